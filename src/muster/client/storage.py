@@ -14,7 +14,18 @@ from muster.errors import Conflict, JobError, NotFound
 from muster.host.files import is_safe_path
 from muster.host.hashing import measure
 from muster.storage.addresses import check_asset_name, datastore_address, parse_address
-from muster.wire.data.access import FileEntry, FileList, GrantView, HashedFile, IssuedGrant, NewGrant, Scope
+from muster.wire.data.access import (
+    FileEntry,
+    FileList,
+    GrantView,
+    HashedFile,
+    IssuedGrant,
+    NewAccess,
+    NewGrant,
+    OpenedAccess,
+    Scope,
+    Use,
+)
 from muster.wire.data.assets import AssetView, NewAsset, digest_of
 from muster.wire.data.datastores import DatastoreTest, DatastoreTestResult, DatastoreView, NewDatastore
 
@@ -70,11 +81,16 @@ class Storage(Group):
     def revoke(self, grant_id: str) -> None:
         self.calls.send("DELETE", f"/grants/{grant_id}")
 
+    def open_access(self, use: Use, wanted: NewAccess) -> OpenedAccess:
+        """The caller's own way to a folder, straight to the storage where that can be."""
+        return self.calls.read(OpenedAccess, "POST", f"/access/{use}", message=wanted)
+
     # Files of datastores
 
-    def files(self, store: str, path: str = "") -> tuple[FileEntry, ...]:
-        """Every file below a folder; a file itself has an empty path."""
-        return self.calls.read(FileList, "GET", _data(store, path), query={"list": 1}, timeout_s=LONG_S).files
+    def files(self, store: str, path: str = "", limit: int | None = None) -> tuple[FileEntry, ...]:
+        """Every file below a folder, or the first few; a file itself has an empty path."""
+        query: Query = {"list": 1, "limit": limit}
+        return self.calls.read(FileList, "GET", _data(store, path), query=query, timeout_s=LONG_S).files
 
     def is_file(self, store: str, path: str) -> bool:
         """Whether one file lies at a path of a datastore; nothing else is listed for that."""

@@ -256,6 +256,13 @@ class PerThread(Generic[Held]):
             self._local.held = None
 
 
+class _OfThread(Connection):
+    """Closed with the thread that used it: nobody else could."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
 @dataclass(frozen=True)
 class Answer:
     """A response that has been read."""
@@ -294,7 +301,7 @@ class RetryingClient:
         self._pause = pause
         # Reading the authorities takes longer than a request; once is enough for all threads.
         tls = trust(address, external=True) if address.url.startswith("https:") else None
-        self._connections = PerThread(lambda address: Connection(address, timeout_s, external=True, tls=tls))
+        self._connections = PerThread(lambda address: _OfThread(address, timeout_s, external=True, tls=tls))
 
     def request(self, method: str, target: str, **sent: Unpack[Repeatable]) -> Answer:
         """The answer, of whatever status; what may pass is tried again first, unless its status is `allowed`.

@@ -403,7 +403,7 @@ def test_an_engine_brings_its_own_options_to_the_creation_of_clusters() -> None:
 
 
 def test_every_command_has_json_but_those_that_serve_or_print_files() -> None:
-    without = {"up", "backup", "restore", "repair", "env export", "ray hosts", "ray file", "import sbatch"}
+    without = {"up", "backup", "restore", "repair", "env export", "ray hosts", "ray file", "import sbatch", "data cat"}
     without |= {"shell", "forward", "tensorboard", "mlflow", "plot"}
     lacking = set()
     for name, word in {name: word for panel in PANELS.values() for name, word in panel.items()}.items():

@@ -25,7 +25,7 @@ from muster.host.http import Address
 from muster.job.explain import make_spec
 from muster.job.spec import JobSpec
 from muster.server.http import app
-from muster.wire.data.access import FileEntry, Scope
+from muster.wire.data.access import FileEntry, NewAccess, Scope, Use
 from muster.wire.data.assets import NewAsset
 from muster.wire.data.datastores import NewDatastore
 from muster.wire.encryption import NewKey
@@ -41,6 +41,8 @@ ARGUMENTS: Mapping[Any, Any] = {
     int: 1,
     float: 1.0,
     Scope: "read",
+    Use: "read",
+    NewAccess: NewAccess("azureml://datastores/some/paths/some"),
     Role: "member",
     Sequence[FileEntry]: [FileEntry("some", 1)],
     Sequence[str]: ["some"],

@@ -9,12 +9,13 @@ from typing import Annotated, Literal
 
 from muster.cli.commands.files import Meter
 from muster.cli.commands.imagenet import imagenet
+from muster.cli.commands.stored.copying import cp, download, sync, upload
+from muster.cli.commands.stored.listing import cat, du, ls, rm, watch
 from muster.cli.console import say
 from muster.cli.options import Json, argument, option, print_json, print_result, switch
 from muster.cli.text import counted, moment, size, table
 from muster.client.connect import connect
 from muster.client.storage import Storage, local_files
-from muster.errors import Conflict, UserError
 from muster.storage.addresses import DEFAULT_DATASTORE, parse_address
 from muster.wire.codec import to_json
 from muster.wire.data.assets import AssetView, NewAsset
@@ -116,65 +117,6 @@ def show(
         print("\n".join(table(["FILE", "BYTES", "SHA256"], rows)))
 
 
-def upload(
-    source: Annotated[Path, argument("PATH", "A local file or folder.")],
-    target: Annotated[str, argument("ADDRESS", "azureml://datastores/NAME/paths/…")],
-    overwrite: Annotated[bool, switch("Overwrite files that exist.", "--overwrite")] = False,
-    as_json: Json = False,
-) -> None:
-    """Copy a file or folder into a datastore and verify it.
-
-    \b
-    Examples:
-      muster data upload ./images azureml://datastores/workspaceblobstore/paths/digits
-    """
-    location = parse_address(target)
-    if location.kind != "datastore":
-        raise UserError(f"{target} is not a path in a datastore.", "Write azureml://datastores/NAME/paths/….")
-    source = source.expanduser()
-    meter = Meter(sum(file.stat().st_size for _, file in local_files(source)))
-    try:
-        sent = Storage(connect().calls).upload(source, location.store, location.path, meter.add, fresh=not overwrite)
-    except Conflict as error:
-        hint = "Choose another path, or --overwrite what is there." if not overwrite else error.hint
-        raise Conflict(error.message, hint) from error
-    meter.end()
-    say(f"{counted(len(sent), 'file')}, {size(meter.done)} at {target}")
-    if as_json:
-        print_json({"address": target, "files": sent})
-
-
-def download(
-    what: Annotated[str, argument("WHAT", "An asset, or azureml://datastores/NAME/paths/…")],
-    to: Annotated[Path | None, option("DIR", "Target folder (default: a folder of that name).", "--to")] = None,
-    as_json: Json = False,
-) -> None:
-    """Copy a data asset, or a file or folder of a datastore, here. An asset's files are verified.
-
-    \b
-    Examples:
-      muster data download digits --to ./copy
-      muster data download azureml://datastores/workspaceblobstore/paths/digits
-    """
-    storage = Storage(connect().calls)
-    meter = Meter(0)
-    if "://" not in what:
-        name, version = _split(what)
-        root = to or Path(name)
-        got = storage.download_asset(name, version, root, meter.add, meter.expect)[1]
-    else:
-        location = parse_address(what)
-        if location.kind != "datastore":
-            raise UserError(
-                f"{what} is neither an asset nor a path in a datastore.", "Write NAME:VERSION or azureml://…."
-            )
-        root = to or Path(location.path.rpartition("/")[2] or location.store)
-        got = storage.download_path(location.store, location.path, root, meter.add, meter.expect)
-    meter.end()
-    line = f"{counted(len(got), 'file')}, {size(meter.done)} in {root}"
-    print_result({"folder": str(root), "files": len(got), "bytes": meter.done}, [line], as_json)
-
-
 def _split(asset: str) -> tuple[str, str | None]:
     location = parse_address(f"azureml:{asset.removeprefix('azureml:')}")
     return location.store, location.version
@@ -184,4 +126,4 @@ def _amount(item: AssetView) -> str:
     return f"{counted(item.num_files, 'file')}, {size(item.size)}"
 
 
-COMMANDS = (create, list_, show, upload, download, imagenet)
+COMMANDS = (create, list_, show, cp, sync, ls, du, cat, rm, watch, upload, download, imagenet)

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
+from collections import deque
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated
 
-from muster.cli.console import is_terminal, say
+from muster.cli.console import columns, is_terminal, say
 from muster.cli.options import Json, Run, argument, complete_files, option, print_result
-from muster.cli.text import counted, duration, size
+from muster.cli.text import counted, duration, shorten, size
 from muster.client.api import Client
 from muster.client.connect import connect_to_read
 from muster.errors import Conflict, NotFound, UserError
 from muster.host.files import is_below, is_safe_path
 from muster.wire.data.access import FileBrief
 from muster.wire.runs import FileView, RunView
+
+_RATE_S = 5.0
+"""Over how long a rate is taken."""
 
 
 def download(
@@ -112,38 +117,63 @@ def _matches(path: str, pattern: str) -> bool:
 
 
 class Meter:
-    """One line on the terminal that says how far a copy is."""
+    """One line on the terminal that says how far a copy is; its rate is that of the last seconds."""
 
     def __init__(self, total: int) -> None:
         self.done = 0
         self._total = total
         self._name = ""
-        self._began = self._shown = time.monotonic()
+        self._shown = time.monotonic()
+        self._seen = deque([(self._shown, 0)])
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
         self._visible = is_terminal(sys.stderr)
+        if self._visible:
+            # What stands still is drawn again too: an old rate would say that it moves.
+            threading.Thread(target=self._tick, daemon=True).start()
 
     def expect(self, total: int) -> None:
         self._total = total
 
     def begin(self, name: str) -> None:
-        self._name = name
-        self._show()
-
-    def add(self, count: int) -> None:
-        self.done += count
-        if time.monotonic() - self._shown > 0.1:
+        with self._lock:
+            self._name = name
             self._show()
 
+    def add(self, count: int) -> None:
+        with self._lock:
+            self.done += count
+            if time.monotonic() - self._shown > 0.1:
+                self._show()
+
     def end(self) -> None:
-        if self._visible:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+        with self._lock:
+            self._ended.set()
+            if self._visible:
+                sys.stderr.write("\r\x1b[K")
+                sys.stderr.flush()
+
+    def _tick(self) -> None:
+        while not self._ended.wait(1.0):
+            with self._lock:
+                if not self._ended.is_set():
+                    self._show()
 
     def _show(self) -> None:
         self._shown = time.monotonic()
         if not self._visible:
             return
-        passed = self._shown - self._began
-        rate = self.done / passed if passed > 0 else 0
-        left = f", {size(rate)}/s, about {duration((self._total - self.done) / rate)} left" if rate else ""
-        sys.stderr.write(f"\r\x1b[K{size(self.done)} of {size(self._total)}{left}  {self._name[-40:]}")
+        self._seen.append((self._shown, self.done))
+        while len(self._seen) > 2 and self._seen[1][0] < self._shown - _RATE_S:
+            self._seen.popleft()
+        line = f"{size(self.done)} of {size(self._total)}{self._pace()}" if self._total else ""
+        line = "  ".join(part for part in (line, self._name[-40:]) if part)
+        sys.stderr.write(f"\r\x1b[K{shorten(line, (columns(sys.stderr) or 80) - 1)}")
         sys.stderr.flush()
+
+    def _pace(self) -> str:
+        (then, before), (now, done) = self._seen[0], self._seen[-1]
+        if done > before and now > then:
+            rate = (done - before) / (now - then)
+            return f", {size(rate)}/s, about {duration((self._total - done) / rate)} left"
+        return f", nothing for {duration(now - then)}" if now - then >= _RATE_S and done < self._total else ""

@@ -161,13 +161,15 @@ def changed(path: str, name: str, version: str) -> errors.Conflict:
     )
 
 
-def refuse_kept(connection: Connection, store: str, path: str) -> None:
+def refuse_kept(connection: Connection, store: str, *paths: str) -> None:
     """Refuse to write where the content of an asset lies, or to a folder around it: it never changes."""
     root = datastore_address(store, "")
     for what, table in (("data asset", tables.assets), ("model", tables.models)):
         query = select(table.c.name, table.c.version, table.c.address).where(_below(table, root))
         for row in connection.execute(query):
-            _refuse_around(f"the {what} {row.name}:{row.version}", parse_address(row.address).path, store, path)
+            kept = parse_address(row.address).path
+            for path in paths:
+                _refuse_around(f"the {what} {row.name}:{row.version}", kept, store, path)
 
 
 def _refuse_around(what: str, kept: str, store: str, path: str) -> None:

@@ -154,7 +154,7 @@ def _access(context: Context, connection: Connection, location: Location, asked:
     store = find_store(context, connection, location)
     if store is not None:
         spec, path = store
-        return access_of(spec, replace(asked, path=path), _terms(context, holder))
+        return access_of(spec, replace(asked, path=path), terms(context, holder.same_machine))
     if location.kind == "local":
         return Access("file", location.path, asked.scope, asked.folder)
     if location.kind == "azure-blob":
@@ -186,7 +186,7 @@ def manifest(context: Context, connection: Connection, item: Input, holder: Hold
         found = registry.files(connection, model)
     else:
         found = assets.files(connection, asset) if asset else listing(context, spec, path, item.path, access.folder)
-    return FileList(tuple(signed(access, spec, path, found, _terms(context, holder))))
+    return FileList(tuple(signed(access, spec, path, found, terms(context, holder.same_machine))))
 
 
 def listing(context: Context, spec: StoreSpec, path: str, label: str, folder: bool) -> list[FileEntry]:
@@ -218,8 +218,8 @@ def renew(
         access = output_access(context, connection, item, holder)
         if store is None or access is None or not access.per_file:
             raise errors.JobError(f"the output {name} needs no token for each file", "Use its access.")
-        terms = _terms(context, holder)
-        tokens[name] = {path: file_token(store[0], joined(store[1], _file(path)), WRITE, terms) for path in wanted}
+        at = terms(context, holder.same_machine)
+        tokens[name] = {path: file_token(store[0], joined(store[1], file_path(path)), WRITE, at) for path in wanted}
     return FreshGrants(
         {item.name: item.access for item in input_orders(context, connection, spec, holder) if item.access},
         {item.name: item.access for item in outputs if item.access},
@@ -331,12 +331,13 @@ def standing(connection: Connection) -> list[GrantView]:
     return [message_of(GrantView, row) for row in rows]
 
 
-def _terms(context: Context, holder: Holder) -> Terms:
+def terms(context: Context, same_machine: bool) -> Terms:
+    """What holds for the grants that are made now."""
     local = context.files.store.local_root
     own = str(local / datastores.BUILT_IN_FOLDER) if local is not None and not context.files.store.encrypted else None
     subnet = context.grants_subnet
     addresses = f"{subnet[0]}-{subnet[-1]}" if subnet is not None else ""
-    return Terms(context.vault.grant_key, time.time(), GRANT_S, holder.same_machine, own, addresses)
+    return Terms(context.vault.grant_key, time.time(), GRANT_S, same_machine, own, addresses)
 
 
 def public_store(location: Location) -> tuple[StoreSpec, str] | None:
@@ -346,7 +347,8 @@ def public_store(location: Location) -> tuple[StoreSpec, str] | None:
     return StoreSpec(str(location), options), location.path
 
 
-def _file(path: str) -> str:
+def file_path(path: str) -> str:
+    """The path of a file below a folder; raises JobError where it is none."""
     inner = safe_path(path)
     if not inner:
         raise errors.JobError("an empty path cannot be written to", "Name the file.")

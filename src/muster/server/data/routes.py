@@ -9,9 +9,10 @@ from typing import TypeVar, cast
 from fastapi import APIRouter, Request, Response
 
 from muster import errors
-from muster.control.access import Action
+from muster.control.access import Action, Caller
+from muster.host.hashing import measure_pieces
 from muster.server.context import Context
-from muster.server.data import asset_content, assets, datastores, grants
+from muster.server.data import asset_content, assets, datastores, grants, own_access
 from muster.server.http import ranges
 from muster.server.http.dependencies import CallerOf, ContextOf
 from muster.server.http.needs import needs
@@ -22,7 +23,19 @@ from muster.storage import grants as signed
 from muster.storage.addresses import safe_path
 from muster.storage.connectors.datastore import Datastore
 from muster.wire.codec import to_json
-from muster.wire.data.access import READ, WRITE, FileBrief, FileList, GrantView, IssuedGrant, NewGrant, Scope
+from muster.wire.data.access import (
+    HASH_HEADER,
+    READ,
+    WRITE,
+    FileBrief,
+    FileList,
+    GrantView,
+    IssuedGrant,
+    NewAccess,
+    NewGrant,
+    OpenedAccess,
+    Scope,
+)
 from muster.wire.data.assets import AssetView, NewAsset
 from muster.wire.data.datastores import DatastoreTest, DatastoreTestResult, DatastoreView, NewDatastore
 
@@ -147,7 +160,11 @@ async def read_data(store: str, request: Request, context: ContextOf, page: File
     def pieces(offset: int, length: int) -> Iterator[bytes]:
         return datastore.read(inner, offset, length) if length > 0 else iter(())
 
-    return ranges.answer(request, entry.size, pieces, entry.etag)
+    answer = ranges.answer(request, entry.size, pieces, entry.etag)
+    if request.method == "HEAD" and request.query_params.get("hash"):
+        found = await _slowly(context, lambda: measure_pieces(datastore.read(inner)))
+        answer.headers[HASH_HEADER] = found.sha256
+    return answer
 
 
 @router.put("/data/{store}/{path:path}", status_code=201, dependencies=[needs(Action.WRITE_DATA)])
@@ -169,6 +186,32 @@ async def delete_data(store: str, path: str, request: Request, context: ContextO
     datastore = await _admitted(context, request, store, inner, WRITE)
     await _slowly(context, datastore.remove, inner)
     return Response(status_code=204)
+
+
+@router.post("/access/read", dependencies=[needs(Action.READ_DATA)])
+async def open_to_read(body: NewAccess, request: Request, context: ContextOf, caller: CallerOf) -> OpenedAccess:
+    """The caller's own way to read files of a folder: straight from the storage where that can be."""
+    return await _opened(context, request, body, READ, caller)
+
+
+@router.post("/access/write", dependencies=[needs(Action.WRITE_DATA)])
+async def open_to_write(body: NewAccess, request: Request, context: ContextOf, caller: CallerOf) -> OpenedAccess:
+    """The same to write; what a data asset or a model holds is refused."""
+    audit.about(body.address, f"{len(body.files)} files")
+    return await _opened(context, request, body, WRITE, caller)
+
+
+@router.post("/access/delete", dependencies=[needs(Action.DELETE_DATA)])
+async def open_to_delete(body: NewAccess, request: Request, context: ContextOf, caller: CallerOf) -> OpenedAccess:
+    """The same to remove files."""
+    audit.about(body.address, f"{len(body.files)} files")
+    return await _opened(context, request, body, WRITE, caller)
+
+
+async def _opened(context: Context, request: Request, body: NewAccess, scope: Scope, caller: Caller) -> OpenedAccess:
+    # A Unix socket has no address: its other end is on this machine.
+    same_machine = request.client is None or not request.client.host
+    return await context.database.read(lambda c: own_access.opened(context, c, body, scope, caller, same_machine))
 
 
 async def _admitted(context: Context, request: Request, store: str, path: str, scope: Scope) -> Datastore:

@@ -25,7 +25,7 @@ class Folder:
     def listing(self, folder: str = "") -> Iterator[FileEntry]:
         try:
             yield from _walk(self.path_of(folder), "")
-        except FileNotFoundError as error:
+        except (FileNotFoundError, NotADirectoryError) as error:
             if not folder:
                 raise self._unavailable(error) from error
         except OSError as error:

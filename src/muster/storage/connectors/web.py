@@ -19,7 +19,7 @@ from muster.storage.connectors.base import BLOCK_BYTES, PIECE_BYTES, AccessRefus
 from muster.storage.connectors.credentials import Keys
 from muster.storage.connectors.http import Http
 from muster.wire.codec import from_json
-from muster.wire.data.access import GRANT_HEADER, FileEntry, FileList
+from muster.wire.data.access import GRANT_HEADER, HASH_HEADER, FileEntry, FileList
 from muster.wire.workspace import VERSION_HEADER
 
 _TOKENS = 3
@@ -170,12 +170,19 @@ class MusterStore(WritableWeb):
         """The server knows no renaming: its bytes are sent again by the caller."""
         raise TransferError("data_unavailable", f"{self._what(new_name)}: files of the server cannot be renamed")
 
+    def known(self, name: str) -> tuple[int, str | None] | None:
+        answer = self._call("HEAD", name, query="hash=1", allowed=(404,))
+        return None if answer.status == 404 else (int(answer.headers["content-length"]), self._hash(answer))
+
     def _hash(self, answer: Answer) -> str | None:
+        if found := answer.headers.get(HASH_HEADER.lower()):
+            return found
         etag = _version(answer)
         return etag if len(etag) == 64 else None
 
     def _headers(self, token: str) -> dict[str, str]:
-        return {GRANT_HEADER: token, VERSION_HEADER: str(PROTOCOL_VERSION)}
+        """By a grant; without one the client's own token opens it."""
+        return {VERSION_HEADER: str(PROTOCOL_VERSION), **({GRANT_HEADER: token} if token else {})}
 
 
 def _version(answer: Answer) -> str:

@@ -24,12 +24,16 @@ from muster.wire.codec import Json
 from muster.wire.message import wire
 
 GRANT_HEADER = "Muster-Grant"
+HASH_HEADER = "Muster-Sha256"
+"""The hash of a file's content, where `hash=1` asks for it with `HEAD`."""
 INLINE_FILES = 200
 """Manifests of at most so many files travel in the order."""
 
 Scope = Literal["read", "write"]
 READ: Final = "read"
 WRITE: Final = "write"
+Use = Literal["read", "write", "delete"]
+"""What a person wants access for."""
 
 
 @wire
@@ -145,3 +149,32 @@ class IssuedGrant(GrantBrief):
 
     url: str
     token: str = field(repr=False)
+
+
+@wire
+class NewAccess:
+    """The body of `POST access/read`, `access/write` and `access/delete`: the caller's own way to a folder."""
+
+    address: str
+    """A folder of a datastore, or one that a data asset lies in."""
+    files: tuple[str, ...] = ()
+    """Below the folder: what is about to be read, written or removed."""
+    direct: bool = True
+    """Straight to the storage where that can be; otherwise through the server."""
+
+
+@wire
+class OpenedAccess:
+    """How the caller reaches a folder itself."""
+
+    access: Access
+    """Of kind `muster` without a token: the caller's own opens it."""
+    tokens: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Of the files that were named, where the store signs file by file."""
+    folder_id: str | None = None
+    """Of kind `file`: which folder the server means, for a caller who may be on another machine."""
+
+
+def folder_id(device: int, inode: int) -> str:
+    """What a folder is known by, on the machine that holds it."""
+    return f"{device:x}:{inode:x}"

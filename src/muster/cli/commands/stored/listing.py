@@ -1,0 +1,153 @@
+"""`muster data ls`, `du`, `cat`, `rm`, `watch`: what lies in datastores."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Annotated
+
+import typer
+
+from muster.cli.console import print_lines, say
+from muster.cli.options import Json, argument, option, print_json, print_result, seconds_of, switch
+from muster.cli.text import counted, moment, size, table
+from muster.client.connect import connect, connect_to_read
+from muster.client.storage import Storage
+from muster.client.transfer.copying import remove
+from muster.client.transfer.looking import Shown, changes, content, entries_of, level
+from muster.client.transfer.places import Place, parse_place, stored
+from muster.errors import NotFound, UserError
+from muster.wire.data.access import FileEntry
+
+Address = Annotated[str, argument("ADDRESS", "azureml://datastores/NAME/paths/…, azureml:ASSET:VERSION, s3://…")]
+
+
+def ls(
+    address: Address,
+    recursive: Annotated[bool, switch("Every file below, not only the first level.", "--recursive", "-r")] = False,
+    as_json: Json = False,
+) -> None:
+    """List what lies at an address: files, and folders with what is below them.
+
+    \b
+    Examples:
+      muster data ls azureml://datastores/workspaceblobstore
+      muster data ls azureml:digits@latest --recursive
+    """
+    entries = entries_of(Storage(connect_to_read().calls), parse_place(address))
+    found = [Shown(entry.path, entry.size) for entry in entries] if recursive else level(entries)
+    rows = [[size(item.size), f"{item.files:,}" if item.name.endswith("/") else "", item.name] for item in found]
+    lines = table(["SIZE", "FILES", "NAME"], rows) if rows else []
+    print_result(found, lines, as_json)
+    if not found:
+        say(f"{address} is empty")
+
+
+def du(address: Address, as_json: Json = False) -> None:
+    """Say how much lies at an address, and below each of its folders.
+
+    \b
+    Examples:
+      muster data du azureml://datastores/workspaceblobstore
+    """
+    entries = entries_of(Storage(connect_to_read().calls), parse_place(address))
+    total = Shown("total", sum(entry.size for entry in entries), len(entries))
+    found = [*sorted(level(entries), key=lambda item: -item.size), total]
+    rows = [[size(item.size), f"{item.files:,}", item.name] for item in found]
+    print_result(found, table(["SIZE", "FILES", "NAME"], rows), as_json)
+
+
+def cat(
+    addresses: Annotated[list[str], argument("ADDRESS", "Files: azureml://…, https://…, s3://…")],
+) -> None:
+    """Write files of datastores to standard output, one after the other.
+
+    \b
+    Examples:
+      muster data cat azureml://datastores/workspaceblobstore/paths/photos/one.txt
+    """
+    storage = Storage(connect_to_read().calls)
+    for address in addresses:
+        for piece in content(storage, parse_place(address)):
+            sys.stdout.buffer.write(piece)
+    sys.stdout.buffer.flush()
+
+
+def rm(
+    address: Annotated[str, argument("ADDRESS", "azureml://datastores/NAME/paths/…")],
+    recursive: Annotated[bool, switch("A folder, with all that is below it.", "--recursive", "-r")] = False,
+    yes: Annotated[bool, switch("Do not ask.", "--yes", "-y")] = False,
+    dry_run: Annotated[bool, switch("Only say what would be removed.", "--dry-run")] = False,
+    as_json: Json = False,
+) -> None:
+    """Remove a file or folder of a datastore. What a data asset or a model holds stays.
+
+    \b
+    Examples:
+      muster data rm azureml://datastores/workspaceblobstore/paths/photos --recursive --yes
+    """
+    storage = Storage(connect().calls)
+    place = stored(address, "rm")
+    found = storage.files(place.store, place.path)
+    if not found:
+        raise NotFound(f"{place}: there is no file or folder.", "Check the path; case matters.")
+    is_file = not found[0].path
+    if not is_file and not recursive:
+        raise UserError(f"{place} is a folder with {counted(len(found), 'file')}.", "Remove it with --recursive.")
+    root, names = (place.parent, [place.name]) if is_file else (place, [entry.path for entry in found])
+    what = f"{counted(len(names), 'file')}, {size(sum(entry.size for entry in found))} at {place}"
+    if not dry_run:
+        _ask(what, yes)
+        remove(storage, root, names)
+    if as_json:
+        print_json({"address": str(place), "removed": names, "dry_run": dry_run})
+        return
+    say(f"{'would be removed' if dry_run else 'removed'}: {what}")
+
+
+def watch(
+    address: Address,
+    every: Annotated[str, option("TIME", "How often it is looked at.", "--every")] = "5s",
+    lasts: Annotated[str | None, option("TIME", "For how long (default: until Ctrl-C).", "--for")] = None,
+    as_json: Json = False,
+) -> None:
+    """Say which files come, change and go at an address, as it happens.
+
+    \b
+    Examples:
+      muster data watch azureml://datastores/workspaceblobstore/paths/photos --for 2s --every 1s
+    """
+    storage, place = Storage(connect().calls), parse_place(address)
+    pause_s, end = seconds_of("--every", every), seconds_of("--for", lasts) if lasts else None
+    deadline = time.monotonic() + end if end is not None else None
+    before = _seen(storage, place)
+    say(f"{counted(len(before), 'file')} at {address} now; looking every {every}")
+    while deadline is None or time.monotonic() < deadline:
+        time.sleep(pause_s if deadline is None else max(0.0, min(pause_s, deadline - time.monotonic())))
+        now = _seen(storage, place)
+        for change in changes(before, now):
+            if as_json:
+                print_json(change)
+            else:
+                at = moment(time.time(), time.time())
+                print_lines([f"{at}  {change.what:<7}  {size(change.size):>8}  {change.path}"])
+        before = now
+
+
+def _seen(storage: Storage, place: Place) -> dict[str, FileEntry]:
+    """A place that is not there yet is one without files."""
+    try:
+        return {entry.path: entry for entry in entries_of(storage, place)}
+    except NotFound:
+        if place.kind == "store":
+            storage.datastore(place.store)
+        return {}
+
+
+def _ask(what: str, yes: bool) -> None:
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise UserError("there is no terminal to ask whether to remove.", "Say it with --yes.")
+    if not typer.confirm(f"Remove {what}?", default=False, err=True):
+        raise typer.Exit(1)

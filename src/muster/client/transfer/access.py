@@ -1,0 +1,154 @@
+"""How this machine reaches storage: straight to it where the server can give access, otherwise through the server."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path, PurePosixPath
+from typing import TypeVar
+
+from muster.client.calls import API
+from muster.client.storage import Storage
+from muster.client.transfer.places import Place
+from muster.errors import AccessDenied, DiskFull, MusterError, UserError
+from muster.storage.connectors.base import BLOCK_BYTES, AccessRefused, Source, TransferError
+from muster.storage.connectors.credentials import FreshTokens, Keys
+from muster.storage.connectors.http import Http
+from muster.storage.connectors.opening import Writable, open_access
+from muster.storage.connectors.web import MusterStore, Web
+from muster.wire.data.access import READ, Access, FileEntry, NewAccess, OpenedAccess, Scope, Use, folder_id
+
+BATCH = 1000
+"""As many files are named to the server at once."""
+T = TypeVar("T")
+
+
+class OpenFolder:
+    """An open folder of a datastore; before files are used they are announced."""
+
+    def __init__(self, storage: Storage, place: Place, use: Use) -> None:
+        self._storage = storage
+        self._address = str(place)
+        self._use: Use = use
+        self._direct = True
+        opened = self._ask(())
+        if opened.access.kind == "file" and not _is_ours(opened, place.path, opened.access.scope):
+            self._direct = False
+            opened = self._ask(())
+        try:
+            self.connector = self._open(opened.access)
+        except TransferError:
+            # A package that this machine lacks: the server has it.
+            self._direct = False
+            self.connector = self._open(self._ask(()).access)
+
+    def announce(self, names: Sequence[str]) -> None:
+        """Say which files are used next: the server refuses what must not change, and signs for single files."""
+        if isinstance(self.connector, Web) and self._per_file:
+            self.connector.prefetch(list(names))
+        elif self._use != "read":
+            for batch in batches(names):
+                self._ask(batch)
+
+    def _open(self, access: Access) -> Writable:
+        self.is_direct = access.kind != "muster"
+        self._per_file = access.per_file
+        found = open_access(access, self._storage.calls.address, self._fresh)
+        assert not isinstance(found, Web) or hasattr(found, "put")
+        return found  # type: ignore[return-value]
+
+    def _fresh(self, names: list[str]) -> FreshTokens:
+        tokens: dict[str, str] = {}
+        token = None
+        for batch in batches(names):
+            opened = self._ask(batch)
+            token = opened.access.token or token
+            tokens.update(opened.tokens)
+        return FreshTokens(token, tokens)
+
+    def _ask(self, names: Sequence[str]) -> OpenedAccess:
+        return self._storage.open_access(self._use, NewAccess(self._address, tuple(names), self._direct))
+
+
+def asset_source(storage: Storage, name: str, version: str) -> Source:
+    """The files of a data asset, read through the server wherever they lie."""
+    url = f"{API}/assets/{name}/versions/{version}/files"
+    return MusterStore(url, Keys(), f"azureml:{name}:{version}", Http(storage.calls.address))
+
+
+def elsewhere(place: Place) -> Writable | Web:
+    """What lies at an address that this machine opens itself, with its own credentials."""
+    location = place.location
+    assert location is not None
+    if location.kind == "azure-blob":
+        return open_access(Access("azure-blob", str(location), label=place.text))
+    if location.kind == "http":
+        return open_access(Access("http", location.url, folder=False, label=place.text))
+    return open_access(Access("fsspec", location.url, label=place.text))
+
+
+def batches(items: Iterable[T], count: int = BATCH) -> Iterator[list[T]]:
+    """The items, so many at a time."""
+    left = iter(items)
+    while batch := list(islice(left, count)):
+        yield batch
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """What the engine raises, as errors for people."""
+    try:
+        yield
+    except AccessRefused as error:
+        hint = (
+            "Is the credential right, not expired, and wide enough? `muster datastore test NAME` says what it may do."
+        )
+        raise AccessDenied(error.message, hint) from error
+    except TransferError as error:
+        if error.code == "disk_full":
+            raise DiskFull(error.message, "Free some space there, and type the command again: it goes on.") from error
+        raise UserError(error.message, "Type the command again: it goes on where it stopped.", "storage") from error
+    except OSError as error:
+        if isinstance(error, MusterError):
+            raise
+        named = f"{error.filename}: " if error.filename else ""
+        raise UserError(f"{named}{error.strerror or error}.") from error
+
+
+def _is_ours(opened: OpenedAccess, path: str, scope: Scope) -> bool:
+    """Whether this process sees the same folder as the server, and may use it as the server would."""
+    root = Path(opened.access.url)
+    for _ in PurePosixPath(path).parts:
+        root = root.parent
+    try:
+        found = root.stat()
+    except OSError:
+        return False
+    is_same = folder_id(found.st_dev, found.st_ino) == opened.folder_id
+    if scope == READ:
+        return is_same and os.access(root, os.R_OK | os.X_OK)
+    # What is written belongs to the same person as what the server writes.
+    return is_same and found.st_uid == os.geteuid()
+
+
+def hash_here(source: Source, entry: FileEntry) -> str:
+    """The hash of a file's content: as the storage knows it, otherwise of its bytes."""
+    if entry.sha256:
+        return entry.sha256
+    known = getattr(source, "known", None)
+    found = known(entry.path) if known is not None else None
+    if found is not None and found[1]:
+        return str(found[1])
+    return _read_hash(source, entry)
+
+
+def _read_hash(source: Source, entry: FileEntry) -> str:
+    digest, buffer = hashlib.sha256(), bytearray(min(BLOCK_BYTES, entry.size))
+    for offset in range(0, entry.size, BLOCK_BYTES):
+        view = memoryview(buffer)[: min(len(buffer), entry.size - offset)]
+        source.read(entry, offset, view)
+        digest.update(view)
+    return digest.hexdigest()

@@ -1,0 +1,107 @@
+"""Files of a storage into a folder of this machine: whole or not at all, and on from where an earlier try stopped."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from muster.client.transfer.access import batches
+from muster.client.transfer.local import PARTIAL
+from muster.client.transfer.plan import Copy
+from muster.errors import Conflict, DiskFull
+from muster.host.files import remove_tree, write_json
+from muster.host.locks import FileLock
+from muster.storage.connectors.base import Source
+from muster.storage.staging.download import Journal, fetch
+from muster.storage.staging.model import Progress, stored_path
+
+Announce = Callable[[Sequence[str]], None]
+
+
+def fetch_all(
+    source: Source,
+    where: str,
+    copies: Sequence[Copy],
+    target: Path,
+    moved: Callable[[int], None],
+    announce: Announce | None = None,
+) -> None:
+    """Bring every file below the target. Until all are there they lie apart, where a later try goes on with them."""
+    if not copies:
+        return
+    target.mkdir(parents=True, exist_ok=True)
+    partial = target / f"{PARTIAL}{hashlib.sha256(f'{where} {target.absolute()}'.encode()).hexdigest()[:12]}"
+    partial.mkdir(exist_ok=True)
+    held = FileLock(partial / "lock", required=False).try_acquire()
+    if held is None:
+        raise Conflict(f"the same copy to {target} is under way already.", "Wait for its end, or end it.")
+    with held:
+        _drop_outdated(partial, copies)
+        _check_room(partial, copies)
+        journal, counted = Journal(partial / "journal.jsonl"), _Counted()
+        counted.moved = moved
+        try:
+            for batch in batches(copies):
+                if announce is not None:
+                    announce([copy.entry.path for copy in batch])
+                fetch(source, [copy.entry for copy in batch], partial / "data", journal, counted)
+        except BaseException:
+            # Threads that still fetch end with their next piece.
+            counted.stop.set()
+            raise
+        finally:
+            journal.close()
+        _put_in_place(partial / "data", copies, target)
+        remove_tree(partial)
+
+
+class _Counted(Progress):
+    """Progress that somebody follows."""
+
+    moved: Callable[[int], None]
+
+    def add(self, count: int, files: int = 0, resumed: bool = False) -> None:
+        super().add(count, files, resumed)
+        if count:
+            self.moved(count)
+
+
+def _drop_outdated(partial: Path, copies: Sequence[Copy]) -> None:
+    """Begin again where what an earlier try began with is no longer what there is."""
+    now = {copy.entry.path: [copy.entry.size, copy.entry.etag, copy.entry.sha256] for copy in copies}
+    listing = partial / "listing.json"
+    try:
+        before = json.loads(listing.read_text())
+    except (OSError, ValueError):
+        before = None
+    if before is None or any(path in before and before[path] != facts for path, facts in now.items()):
+        before = {}
+        for path in partial.iterdir():
+            if path.name != "lock":
+                remove_tree(path) if path.is_dir() else path.unlink()
+    write_json(listing, {**before, **now})
+
+
+def _check_room(partial: Path, copies: Sequence[Copy]) -> None:
+    begun = sum(path.stat().st_size for path in (partial / "data").rglob("*") if path.is_file())
+    needed, free = sum(copy.entry.size for copy in copies) - begun, shutil.disk_usage(partial).free
+    if needed > free:
+        raise DiskFull(
+            f"{needed / 1e9:.2f} GB are to come, and the disk of {partial.parent} has {free / 1e9:.2f} GB free.",
+            "Free some space there, or choose a target on another disk.",
+        )
+
+
+def _put_in_place(data: Path, copies: Sequence[Copy], target: Path) -> None:
+    mask = os.umask(0o022)
+    os.umask(mask)
+    for copy in copies:
+        path = target / copy.name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fetched = data / stored_path(copy.entry)
+        fetched.chmod(0o666 & ~mask)
+        fetched.replace(path)

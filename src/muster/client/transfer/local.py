@@ -1,0 +1,58 @@
+"""Files of this machine that are to be copied: all below a folder, less what ignore files name."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from muster.client.ignore import IgnoreRules
+from muster.errors import NotFound
+from muster.wire.data.access import FileEntry, file_etag
+
+PARTIAL = ".muster-partial-"
+"""Begins the folder of a copy that is under way."""
+
+
+@dataclass
+class Found:
+    """The files below a folder, or the file itself (whose path is its name)."""
+
+    files: list[FileEntry] = field(default_factory=list)
+    ignored: list[str] = field(default_factory=list)
+    """What an ignore file names: files, and folders with a slash."""
+    left_out: list[str] = field(default_factory=list)
+    """Links to folders, pipes and the like."""
+
+
+def find(root: Path, use_ignore_files: bool) -> Found:
+    """What there is to copy; raises NotFound where there is nothing by that name."""
+    found = Found()
+    if root.is_file():
+        found.files.append(_entry(root.name, root.stat()))
+    elif root.is_dir():
+        _walk(root, "", IgnoreRules(root) if use_ignore_files else None, found)
+    else:
+        raise NotFound(f"there is no file or folder {root}.", "Correct the path.")
+    return found
+
+
+def _walk(folder: Path, prefix: str, rules: IgnoreRules | None, found: Found) -> None:
+    if rules is not None:
+        rules.enter(folder, prefix)
+    for item in sorted(os.scandir(folder), key=lambda item: item.name):
+        name, is_folder = prefix + item.name, item.is_dir(follow_symlinks=False)
+        if item.name.startswith(PARTIAL):
+            continue
+        if rules is not None and rules.ignores(name, is_folder):
+            found.ignored.append(f"{name}/" if is_folder else name)
+        elif is_folder:
+            _walk(Path(item.path), f"{name}/", rules, found)
+        elif item.is_file():
+            found.files.append(_entry(name, item.stat()))
+        else:
+            found.left_out.append(name)
+
+
+def _entry(name: str, status: os.stat_result) -> FileEntry:
+    return FileEntry(name, status.st_size, etag=file_etag(status.st_size, status.st_mtime))

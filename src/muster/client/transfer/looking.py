@@ -1,0 +1,81 @@
+"""What lies at a place, level by level, and what changes there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from muster.client.storage import Storage
+from muster.client.transfer.access import explained
+from muster.client.transfer.copying import open_source
+from muster.client.transfer.places import Place
+from muster.errors import NotFound
+from muster.storage.connectors.base import BLOCK_BYTES
+from muster.wire.data.access import FileEntry
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A file, or a folder with all that is below it."""
+
+    name: str
+    """A folder's ends in a slash."""
+    size: int
+    files: int = 1
+
+
+@dataclass(frozen=True)
+class Change:
+    """A file that came, changed or went."""
+
+    what: Literal["new", "changed", "gone"]
+    path: str
+    size: int
+
+
+def entries_of(storage: Storage, place: Place) -> Sequence[FileEntry]:
+    """Every file at a place, by its path from there; the one file that it is has its own name."""
+    if place.kind != "store":
+        with explained():
+            return open_source(storage, place, ignore_files=False).entries
+    found = storage.files(place.store, place.path)
+    if not found and place.path:
+        raise NotFound(f"{place}: there is no file or folder.", "Check the path; case matters.")
+    return [FileEntry(place.name, found[0].size, etag=found[0].etag)] if found and not found[0].path else found
+
+
+def level(entries: Iterable[FileEntry]) -> list[Shown]:
+    """What stands on the first level: folders with what is below them, and files."""
+    found: dict[str, Shown] = {}
+    for entry in entries:
+        first, slash, _ = entry.path.partition("/")
+        name = first + slash
+        known = found.get(name, Shown(name, 0, 0))
+        found[name] = Shown(name, known.size + entry.size, known.files + 1)
+    return [found[name] for name in sorted(found)]
+
+
+def changes(before: Mapping[str, FileEntry], now: Mapping[str, FileEntry]) -> list[Change]:
+    """What is different between two looks at a place."""
+    found = [Change("new", path, now[path].size) for path in now.keys() - before.keys()]
+    found += [Change("gone", path, before[path].size) for path in before.keys() - now.keys()]
+    for path in now.keys() & before.keys():
+        if (now[path].size, now[path].etag) != (before[path].size, before[path].etag):
+            found.append(Change("changed", path, now[path].size))
+    return sorted(found, key=lambda change: change.path)
+
+
+def content(storage: Storage, place: Place) -> Iterator[bytes]:
+    """The bytes of one file."""
+    with explained():
+        opened = open_source(storage, place, ignore_files=False)
+        if not opened.one_file:
+            raise NotFound(f"{place} is a folder.", f"Name one file of it: `muster data ls {place.text}` lists them.")
+        entry = opened.entries[0]
+        if opened.folder is not None:
+            opened.folder.announce([entry.path])
+        for offset in range(0, entry.size, BLOCK_BYTES):
+            piece = bytearray(min(BLOCK_BYTES, entry.size - offset))
+            opened.source.read(entry, offset, memoryview(piece))
+            yield bytes(piece)

@@ -1,0 +1,75 @@
+"""What a copy goes from and to, as it is typed. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from muster.errors import UserError
+from muster.storage.addresses import Location, datastore_address, joined, parse_address
+
+HINT = "Write azureml://datastores/NAME/paths/…, NAME:VERSION of an asset as azureml:NAME:VERSION, or a local path."
+
+
+@dataclass(frozen=True)
+class Place:
+    """A file or folder somewhere. `path` is below the datastore, or on this machine."""
+
+    kind: Literal["local", "store", "asset", "elsewhere"]
+    text: str
+    """As it was typed."""
+    path: str = ""
+    store: str = ""
+    """The datastore, or the asset's name."""
+    version: str | None = None
+    location: Location | None = None
+    """Of kind `elsewhere`."""
+    is_folder: bool = False
+    """It was typed with a slash at its end."""
+
+    @property
+    def name(self) -> str:
+        """Its last part: what a copy of it is called."""
+        if self.kind == "local":
+            return Path(self.path).absolute().name
+        address = self.path or (str(self.location).partition("?")[0] if self.location else "")
+        return address.rstrip("/").rpartition("/")[2] or self.store
+
+    @property
+    def parent(self) -> Place:
+        """The folder that holds it."""
+        if self.kind == "local":
+            return replace(self, path=str(Path(self.path).absolute().parent), is_folder=True)
+        return replace(self, path=self.path.rpartition("/")[0], is_folder=True)
+
+    def below(self, name: str) -> Place:
+        """A file or folder in it."""
+        return replace(self, path=joined(self.path, name), is_folder=False)
+
+    def __str__(self) -> str:
+        return datastore_address(self.store, self.path) if self.kind == "store" else self.path or self.text
+
+
+def parse_place(text: str) -> Place:
+    """A place as it is typed; raises JobError where it is none."""
+    location = parse_address(text)
+    is_folder = text.endswith("/")
+    if location.kind == "local":
+        path = str(Path(location.path).expanduser())
+        return Place("local", text, path, is_folder=is_folder or path in (".", ".."))
+    if location.kind == "datastore":
+        return Place("store", text, location.path, location.store, is_folder=is_folder or not location.path)
+    if location.kind == "asset":
+        return Place("asset", text, "", location.store, location.version)
+    if location.kind == "model":
+        raise UserError(f"{text} is a model.", f"`muster model download {location.store}` fetches it.")
+    return Place("elsewhere", text, location=location, is_folder=is_folder)
+
+
+def stored(text: str, what: str) -> Place:
+    """A path of a datastore, for commands that take nothing else."""
+    place = parse_place(text)
+    if place.kind != "store":
+        raise UserError(f"{text} is not a path in a datastore, and {what} needs one.", HINT)
+    return place

@@ -1,0 +1,64 @@
+"""How people's own machines reach storage: as nodes do, straight to it where that can be."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from sqlalchemy import Connection
+
+from muster import errors
+from muster.control.access import GRANT, Caller
+from muster.server.context import Context
+from muster.server.data import assets, datastores, grants
+from muster.storage.addresses import joined, parse_address
+from muster.storage.granting import DATA_ROUTE, Asked, Terms, access_of, file_token
+from muster.storage.kinds import LocalFolder, SharedFolder, StoreSpec, WorkspaceFolder
+from muster.wire.data.access import READ, Access, NewAccess, OpenedAccess, Scope, folder_id
+
+
+def opened(
+    context: Context, connection: Connection, body: NewAccess, scope: Scope, caller: Caller, same_machine: bool
+) -> OpenedAccess:
+    """The caller's way to a folder; raises Conflict where what never changes would be written to."""
+    if caller.role == GRANT:
+        raise errors.AccessDenied("a grant opens its own files, and nothing else", "Use a token of the workspace.")
+    location, _ = assets.resolve(connection, parse_address(body.address))
+    store = grants.find_store(context, connection, location)
+    if store is None:
+        raise errors.JobError(
+            f"{body.address} lies in no datastore of the workspace", "Write azureml://datastores/NAME/paths/…."
+        )
+    spec, path = store
+    datastores.require_reach(context, spec)
+    files = {name: joined(path, grants.file_path(name)) for name in body.files}
+    if scope != READ:
+        assets.refuse_kept(connection, spec.name, *files.values())
+    terms = grants.terms(context, same_machine)
+    access = _access(spec, path, scope, caller, terms, body.direct)
+    tokens = {name: file_token(spec, inner, scope, terms) for name, inner in files.items()} if access.per_file else {}
+    return OpenedAccess(access, tokens, _known_folder(spec, terms) if access.kind == "file" else None)
+
+
+def _access(spec: StoreSpec, path: str, scope: Scope, caller: Caller, terms: Terms, direct: bool) -> Access:
+    found = access_of(spec, Asked(path, scope, True, f"user/{caller.subject}"), terms)
+    if direct and found.kind != "muster":
+        return replace(found, manifest_by_reference=False)
+    # The caller's own token says who writes, and ends with the caller's rights.
+    url = f"{DATA_ROUTE}/{spec.name}/{path}".rstrip("/")
+    return Access("muster", url, scope, True, found.label)
+
+
+def _known_folder(spec: StoreSpec, terms: Terms) -> str | None:
+    """What the datastore's folder is known by; None where it is not there."""
+    options = spec.options
+    root = options.path if isinstance(options, LocalFolder | SharedFolder) else terms.own_folder
+    if root is None:
+        return None
+    if isinstance(options, WorkspaceFolder):
+        Path(root).mkdir(parents=True, exist_ok=True)
+    try:
+        found = Path(root).stat()
+    except OSError:
+        return None
+    return folder_id(found.st_dev, found.st_ino)

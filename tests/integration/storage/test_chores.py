@@ -1,0 +1,172 @@
+"""Copies to, from and between datastores, as people type them: against a real blob server and a real workspace."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from azure.storage.blob import ContainerSasPermissions, generate_container_sas
+from tests.conftest import MUSTER
+from tests.integration.server.conftest import Site
+from tests.integration.storage.conftest import ACCOUNT, ACCOUNT_KEY, Azurite, Container
+
+from muster.client.storage import Storage
+from muster.client.transfer.access import OpenFolder
+from muster.client.transfer.copying import Choices, carry_out, prepare
+from muster.client.transfer.places import parse_place
+from muster.errors import Conflict
+from muster.storage.connectors.base import BLOCK_BYTES
+from muster.wire.data.assets import NewAsset
+
+A = "azureml://datastores/workspaceblobstore/paths"
+BLOB = "azureml://datastores/blob/paths"
+
+
+class Unwatched:
+    def begin(self, name: str) -> None: ...
+    def expect(self, total: int) -> None: ...
+    def add(self, count: int) -> None: ...
+
+
+@pytest.fixture
+def site(shared_site: Site) -> Site:
+    return shared_site
+
+
+def muster(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run([MUSTER, *arguments], cwd=folder, capture_output=True, timeout=120, check=False)
+
+
+def copy(storage: Storage, source: object, target: object, **choices: bool) -> list[str]:
+    """What was copied."""
+    prepared = prepare(storage, str(source), str(target), Choices(**choices), Unwatched())
+    carry_out(prepared, storage, Unwatched())
+    return [item.name for item in prepared.plan.copies]
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def make(folder: Path) -> dict[str, bytes]:
+    (folder / "sub folder").mkdir(parents=True)
+    (folder / "a.txt").write_text("a")
+    (folder / "ä%20.txt").write_text("signs")
+    (folder / "empty").write_text("")
+    (folder / "sub folder" / "large").write_bytes(os.urandom(BLOCK_BYTES + 5))
+    return content(folder)
+
+
+def container_sas(blob: Container) -> str:
+    permission = ContainerSasPermissions(read=True, write=True, delete=True, list=True, create=True)
+    return generate_container_sas(
+        ACCOUNT, blob.name, account_key=ACCOUNT_KEY, permission=permission, expiry="2099-01-01T00:00:00Z"
+    )
+
+
+@pytest.mark.parametrize("way", ["direct", "through the server"])
+def test_a_folder_goes_to_a_container_and_back_directly_or_through_the_server(
+    blob: Container, storage: Storage, tmp_path: Path, way: str
+) -> None:
+    if way != "direct":
+        # A SAS for the whole container is wider than any copy, and stays with the server.
+        blob.register(credential={"sas": container_sas(blob)})
+    assert OpenFolder(storage, parse_place(f"{BLOB}/x"), "write").is_direct == (way == "direct")
+    made = make(tmp_path / "source")
+    assert len(copy(storage, tmp_path / "source", f"{BLOB}/photos")) == 4
+    assert blob.names() == sorted(f"photos/{name}" for name in made)
+    assert copy(storage, tmp_path / "source", f"{BLOB}/photos") == []
+    assert len(copy(storage, f"{BLOB}/photos", tmp_path / "back")) == 4
+    assert content(tmp_path / "back") == made
+    assert copy(storage, f"{BLOB}/photos", tmp_path / "back") == []
+    (tmp_path / "source" / "a.txt").write_text("b")
+    with pytest.raises(Conflict, match=r"^a\.txt at .*photos is there with another content"):
+        copy(storage, tmp_path / "source", f"{BLOB}/photos")
+    assert copy(storage, tmp_path / "source", f"{BLOB}/photos", overwrite=True) == ["a.txt"]
+    with pytest.raises(Conflict, match=r"^a\.txt at"):
+        copy(storage, f"{BLOB}/photos", tmp_path / "back")
+    (tmp_path / "source" / "empty").unlink()
+    assert copy(storage, tmp_path / "source", f"{BLOB}/photos", overwrite=True, delete=True) == []
+    assert "photos/empty" not in blob.names()
+
+
+def test_between_two_datastores_a_file_gets_the_name_that_is_asked_for(
+    blob: Container, storage: Storage, tmp_path: Path
+) -> None:
+    made = make(tmp_path / "source")
+    copy(storage, tmp_path / "source", f"{A}/here")
+    copy(storage, f"{A}/here", f"{BLOB}/there")
+    assert blob.get("there/sub folder/large") == made["sub folder/large"]
+    copy(storage, f"{A}/here/a.txt", f"{BLOB}/renamed.txt")
+    assert blob.get("renamed.txt") == b"a"
+    copy(storage, f"{A}/here/a.txt", f"{BLOB}/there")
+    assert blob.get("there/a.txt") == b"a"
+    copy(storage, f"{BLOB}/renamed.txt", tmp_path / "here.txt")
+    assert (tmp_path / "here.txt").read_bytes() == b"a"
+
+
+def test_what_others_put_into_a_container_is_compared_by_its_content(
+    blob: Container, storage: Storage, tmp_path: Path
+) -> None:
+    blob.put("in/a", b"one")
+    copy(storage, f"{BLOB}/in", tmp_path / "in")
+    assert copy(storage, tmp_path / "in", f"{BLOB}/in") == []
+    blob.put("in/a", b"two")
+    with pytest.raises(Conflict, match="another content"):
+        copy(storage, tmp_path / "in", f"{BLOB}/in")
+
+
+def test_what_an_asset_holds_is_neither_overwritten_nor_removed(site: Site, storage: Storage, tmp_path: Path) -> None:
+    make(tmp_path / "source")
+    asset = storage.upload_asset(tmp_path / "source", NewAsset("kept", ""), "workspaceblobstore")
+    copy(storage, f"azureml:kept:{asset.version}", tmp_path / "back")
+    assert content(tmp_path / "back") == content(tmp_path / "source")
+    (tmp_path / "source" / "a.txt").write_text("b")
+    with pytest.raises(Conflict, match="never changes"):
+        copy(storage, tmp_path / "source", asset.address, overwrite=True)
+    removed = muster(site.folder, "data", "rm", f"{asset.address}", "-r", "--yes")
+    assert removed.returncode == 2
+    assert b"never changes" in removed.stderr
+    assert len(storage.files("workspaceblobstore", asset.address.partition("/paths/")[2])) == 4
+
+
+def test_a_killed_download_goes_on_when_it_is_typed_again(
+    site: Site, blob: Container, azurite: Azurite, tmp_path: Path
+) -> None:
+    parts = os.urandom(6 * BLOCK_BYTES)
+    blob.put("large", parts)
+    command = [MUSTER, "data", "cp", f"{BLOB}/large", str(tmp_path / "here" / "large")]
+    with subprocess.Popen(command, cwd=site.folder, stderr=subprocess.DEVNULL) as process:
+        while process.poll() is None:
+            journals = list((tmp_path / "here").glob(".muster-partial-*/journal.jsonl"))
+            if journals and b'"block"' in journals[0].read_bytes():
+                process.kill()
+    assert subprocess.run(command, cwd=site.folder, timeout=120, check=False).returncode == 0
+    assert (tmp_path / "here" / "large").read_bytes() == parts
+    assert [path.name for path in (tmp_path / "here").iterdir()] == ["large"]
+
+
+def test_the_commands_say_what_they_did(site: Site, tmp_path: Path) -> None:
+    make(tmp_path / "images")
+    (tmp_path / "images" / ".amlignore").write_text("*.tmp\n")
+    (tmp_path / "images" / "x.tmp").write_text("x")
+    planned = muster(site.folder, "data", "cp", str(tmp_path / "images"), f"{A}/cli", "--dry-run", "--json")
+    assert json.loads(planned.stdout)["dry_run"]
+    done = muster(site.folder, "data", "cp", str(tmp_path / "images"), f"{A}/cli")
+    assert b"left out, named by an ignore file: x.tmp" in done.stderr
+    assert b"copied 5 files" in done.stderr
+    shown = json.loads(muster(site.folder, "data", "ls", f"{A}/cli", "--json").stdout)
+    assert [item["name"] for item in shown] == [".amlignore", "a.txt", "empty", "sub folder/", "ä%20.txt"]
+    measured = json.loads(muster(site.folder, "data", "du", f"{A}/cli", "--json").stdout)
+    assert measured[-1] == {"name": "total", "size": BLOCK_BYTES + 5 + 1 + 5 + 6, "files": 5}
+    assert muster(site.folder, "data", "cat", f"{A}/cli/a.txt").stdout == b"a"
+    refused = muster(site.folder, "data", "rm", f"{A}/cli")
+    assert refused.returncode == 2
+    assert b"is a folder with 5 files" in refused.stderr
+    assert muster(site.folder, "data", "rm", f"{A}/cli", "-r", "-y").returncode == 0
+    gone = muster(site.folder, "data", "ls", f"{A}/cli")
+    assert gone.returncode == 2
+    assert b"there is no file or folder" in gone.stderr
