@@ -32,7 +32,7 @@ _DIFFERENT = {
 _SECTIONS = ("", "resources", "distribution", "inputs.NAME", "outputs.NAME", "environment", "environment.build")
 _SECTIONS += ("limits", "queue_settings", "services.NAME")
 _OWN = ("gpus_per_node", "gpu_isolation", "communication_backend", "chief", "evaluator", "strict", "preemptible")
-_OWN += ("retry", "isolation", "after")
+_OWN += ("retry", "isolation", "after", "notify")
 _VERBS = (
     ("job create --file F --stream", "same", "`muster run F`"),
     ("job create --file F", "same", "`muster run F --detach`"),

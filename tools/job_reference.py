@@ -31,6 +31,7 @@ _SECTIONS: tuple[tuple[str, type[BaseModel]], ...] = (
     ("limits", parts.Limits),
     ("queue_settings", parts.QueueSettings),
     ("retry", parts.Retry),
+    ("notify", parts.Notify),
     ("services.NAME", parts.Service),
 )
 _TYPES = {
@@ -43,6 +44,7 @@ _TYPES = {
     "Command": "text or list",
     "Environment": "name or mapping",
     "Build": "mapping",
+    "Notified": "name, address or mapping; a list of them",
 }
 
 _INTRODUCTION = """\

@@ -6,7 +6,7 @@ import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from importlib import import_module
 from typing import Annotated, Any, TypeAlias, cast
 
@@ -42,6 +42,8 @@ class Word:
     help: str
     example: str
     takes_script: bool = False
+    otherwise: str = ""
+    """The command of a group that is meant where its first word is none of them."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +155,16 @@ def _group(name: str, word: Word, functions: Sequence[Callable[..., None]]) -> C
     for function in functions:
         app.command(function.__name__.rstrip("_"))(exits.guarded(with_workspace(function)))
     # A group even where there is one command in it.
-    return typer.main.get_group(app)
+    made = typer.main.get_group(app)
+    if word.otherwise:
+        made.resolve_command = partial(_resolve, made, word.otherwise)  # type: ignore[method-assign]
+    return made
+
+
+def _resolve(group: TyperGroup, otherwise: str, ctx: Any, args: list[str]) -> Any:
+    """The command that the first word names, or the one that is meant where it names none."""
+    is_known = args[0] in group.commands or args[0].startswith("-")
+    return TyperGroup.resolve_command(group, ctx, args if is_known else [otherwise, *args])
 
 
 class ScriptCommand(TyperCommand):

@@ -64,6 +64,12 @@ PANELS = {
             "Explain a failure from its logs, also one that did not happen under Muster.",
             "muster explain slurm-4711.out",
         ),
+        "notify": Word(
+            "team.notify:COMMANDS",
+            "Be told when runs end, fail, hang, or their loss is NaN.",
+            "muster notify @latest https://example.org/hook",
+            otherwise="watch",
+        ),
         "wait": Word("runs:wait", "Wait until runs have ended.", "muster wait @latest --timeout 1h"),
         "portal": Word("team.portal:portal", "Open the workspace in a browser, signed in.", "muster portal @latest"),
         "bench": Word("bench:COMMANDS", "Measure how a job scales.", "muster bench scaling job.yml --procs 1,2,4"),

@@ -13,6 +13,7 @@ from muster.client.clusters import Clusters
 from muster.client.inside.tunnels import Tunnels
 from muster.client.people import People
 from muster.client.runs import Runs
+from muster.client.team.notifications import Notifications
 from muster.errors import MusterError
 from muster.host.files import is_safe_path
 from muster.host.http import Address
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 _ROTATION_S = 86_400.0
 
 
-class Client(Runs, Clusters, People, Tunnels):
+class Client(Runs, Clusters, People, Tunnels, Notifications):
     """Speaks to one server; may be shared between threads.
 
     `reconnect` finds the server again (and starts an embedded one) when it does not answer.

@@ -20,6 +20,7 @@ from muster.host.files import leaves_folder
 from muster.job import rules
 from muster.job.refusal import refusal, show
 from muster.wire.codec import Json
+from muster.wire.notifications.events import CHOICES, QUIET_S, USUAL, unknown
 from muster.wire.verdicts import USER_ERRORS
 
 
@@ -323,3 +324,33 @@ class Retry(Model):
         if wrong:
             raise refusal(f"{show(wrong[0])} is no such verdict", f"Use some of: {', '.join(USER_ERRORS)}.")
         return value
+
+
+class Notify(Model):
+    """Who is told of the run, and of what."""
+
+    to: Annotated[Text, Field(min_length=1, max_length=2000)]
+    """The name of a receiver (`muster notify add`), or an address: `https://…`, `slack+https://…`, `mailto:…`."""
+    when: Annotated[tuple[Text, ...], BeforeValidator(one_or_several, json_schema_input_type=str | list[str])] = USUAL
+    """Some of `ends`, `starts`, `completes`, `fails`, `cancels`, `retries`, `hangs`, `nan` (its loss is no number)."""
+    quiet_s: Annotated[float, Field(ge=10, le=2_592_000, strict=False)] = QUIET_S
+    """Seconds without output or metric after which it counts as hanging."""
+
+    @field_validator("when", mode="after")
+    @classmethod
+    def _are_events(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        wrong = unknown(value)
+        if wrong is not None or not value:
+            raise refusal(f"{show(wrong or value)} is no event", f"Use some of: {', '.join(CHOICES)}.")
+        return value
+
+
+def notified(value: Any) -> Any:
+    """One receiver or several, each a text or a mapping."""
+    items = value if isinstance(value, list | tuple) else [value]
+    return tuple({"to": item} if isinstance(item, str) else item for item in items)
+
+
+Notified = Annotated[
+    tuple[Notify, ...], BeforeValidator(notified, json_schema_input_type=str | Notify | list[str | Notify])
+]

@@ -17,6 +17,7 @@ from muster.job.parts import (
     Limits,
     Model,
     Mpi,
+    Notified,
     Output,
     QueueSettings,
     Resources,
@@ -110,6 +111,8 @@ class JobSpec(Model):
     """How the job waits."""
     retry: Retry = Retry()
     """When a failed attempt is followed by another."""
+    notify: Notified = ()
+    """Who is told when it ends, hangs, or its loss is no number: a receiver's name, an address, or a mapping."""
     services: dict[str, Service] = {}
     """What people may reach while the job runs, by name: `ssh`, `tensor_board`, `jupyter_lab`, ports of its own."""
 

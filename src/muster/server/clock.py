@@ -35,12 +35,13 @@ def follow(transaction: Transaction) -> None:
 def shift(transaction: Transaction, jump_s: float) -> None:
     """Move the times of what has not ended."""
     log.warning("the clock of this machine was set by %+.1f s: the times of what is under way move with it", jump_s)
-    runs, attempts, nodes = tables.runs, tables.attempts, tables.node_states
+    runs, attempts, nodes, deliveries = tables.runs, tables.attempts, tables.node_states, tables.deliveries
     open_runs = runs.c.status.not_in(states.TERMINAL)
     for table, where, columns in (
         (runs, open_runs, ("created_at", "queued_at", "started_at", "retry_at")),
         (attempts, attempts.c.ended_at.is_(None), ("created_at", "granted_at", "started_at")),
         (nodes, nodes.c.since > 0.0, ("since",)),
+        (deliveries, deliveries.c.due_at.is_not(None), ("created_at", "due_at")),
     ):
         moved = {name: table.c[name] + jump_s for name in columns}
         transaction.execute(update(table).where(where).values(moved))

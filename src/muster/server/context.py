@@ -13,6 +13,7 @@ from muster.server.database.connection import Database
 from muster.server.disk import DiskState
 from muster.server.hub import Hub
 from muster.server.nodes.state import NodesState, RemoteAccess
+from muster.server.notifications.state import NotificationsState
 from muster.server.people import audit
 from muster.server.people.access import Tokens
 from muster.server.people.sso import SsoState
@@ -54,6 +55,7 @@ class Context:
     tunnels: Tunnels = field(default_factory=Tunnels)
     answers: Answers = field(default_factory=Answers)
     portal: PortalState = field(default_factory=PortalState)
+    notifications: NotificationsState = field(default_factory=NotificationsState)
     missing_runs: str = ""
     """Which runs the store has and the database lacks, for people."""
     touched: float = field(default_factory=time.monotonic)

@@ -58,6 +58,8 @@ from muster.server.hub import Hub
 from muster.server.nodes import agents, lifecycle, queue_jobs
 from muster.server.nodes.clusters import has_living_nodes
 from muster.server.nodes.state import NodesState
+from muster.server.notifications import delivery
+from muster.server.notifications.state import NotificationsState, read_smtp
 from muster.server.people.access import Tokens
 from muster.server.people.sso import SsoState, read_sso
 from muster.server.people.vault import load_vault
@@ -135,6 +137,7 @@ class Process:
         browsers = self._for_browsers(app)
         context.portal.url = browsers.url
         context.fingerprint = self._own_fingerprint()
+        context.notifications.url = reachable(self._url) if self._url else None
         self._agents_elsewhere = lambda: remote.agents_elsewhere
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -184,6 +187,7 @@ class Process:
             loops.watch_clock,
             loops.keep_records,
             loops.keep_backups,
+            delivery.notify,
         ]
         if self._options.idle_exit_s > 0:
             work.append(self._leave_when_idle)
@@ -227,6 +231,7 @@ class Process:
             grants_subnet=read_subnet(config.get("grants")),
             reach=read_reach(config.get("reach")),
             runs=RunsState(retry=retries.workspace_policy(config.get("retry"))),
+            notifications=NotificationsState(read_smtp(config.get("smtp"))),
         )
 
     def _listen(self, app: Any) -> list[tuple[uvicorn.Server, socket.socket]]:
@@ -309,7 +314,7 @@ class Process:
             busy = await context.database.read(active_run_count)
             undelivered = any(contact.holding for contact in context.hub.contacts.values())
             has_nodes = await context.database.read(has_living_nodes)
-            if busy or undelivered or has_nodes:
+            if busy or undelivered or has_nodes or await context.database.read(delivery.is_busy):
                 context.touched = time.monotonic()
             elif idle_s > limit_s:
                 log.info("idle for %.0f s: leaving", idle_s)

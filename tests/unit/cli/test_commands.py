@@ -61,6 +61,7 @@ COMMANDS = [
     "metrics",
     "mlflow",
     "model",
+    "notify",
     "plot",
     "portal",
     "ps",

@@ -83,6 +83,10 @@ _CHECKED: Mapping[str, st.SearchStrategy[Any]] = {
     "sha256": st.just("0" * 64),
     "key": st.just("0" * 64),
     "name": st.just("a-name"),
+    "address": st.just("https://example.org"),
+    "to": st.just("a-name"),
+    "quiet_s": st.floats(10, 60),
+    "when": st.sampled_from([("ends",), ("fails", "nan")]),
 }
 
 
@@ -91,6 +95,8 @@ def values(hint: Any, name: str = "") -> st.SearchStrategy[Any]:
     origin, inner = get_origin(hint), get_args(hint)
     if origin is Annotated:
         return _JSON
+    if name == "when" and origin is tuple:
+        return _CHECKED[name]
     if hint in _SCALARS:
         return _CHECKED[name] if name in _CHECKED and hint in (str, int, float) else _SCALARS[hint]
     if origin is Literal:

@@ -16,6 +16,7 @@ from muster.server.context import Context
 from muster.server.data import datastores
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
+from muster.server.notifications import subscriptions
 from muster.server.people import secrets
 from muster.storage.kinds import LocalFolder
 from muster.store.backend import Store
@@ -89,10 +90,14 @@ def finish_secrets(context: Context) -> int:
 
 def _reseal(context: Context, transaction: Transaction) -> int:
     count = 0
-    for table, about in ((tables.secrets, secrets.about), (tables.datastores, datastores.about)):
-        for row in transaction.execute(select(table.c.name, table.c.sealed).where(table.c.sealed.is_not(None))).all():
-            sealed = context.vault.seal(context.vault.open(row.sealed, about(row.name)), about(row.name))
-            transaction.execute(update(table).where(table.c.name == row.name).values(sealed=sealed))
+    for table, name, about in (
+        (tables.secrets, tables.secrets.c.name, secrets.about),
+        (tables.datastores, tables.datastores.c.name, datastores.about),
+        (tables.subscriptions, tables.subscriptions.c.id, subscriptions.about),
+    ):
+        for key, old in transaction.execute(select(name, table.c.sealed).where(table.c.sealed.is_not(None))).all():
+            sealed = context.vault.seal(context.vault.open(old, about(key)), about(key))
+            transaction.execute(update(table).where(name == key).values(sealed=sealed))
             count += 1
     return count
 

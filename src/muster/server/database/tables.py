@@ -16,6 +16,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
+from muster.server.database.notification_tables import deliveries, outbox, subscriptions
 from muster.server.database.people_tables import AUDIT_STAYS, audit, people, tokens
 from muster.server.database.schema import RowId, metadata
 from muster.server.database.tracking_tables import (
@@ -36,6 +37,7 @@ __all__ = [
     "checkpoints",
     "clusters",
     "datastores",
+    "deliveries",
     "environments",
     "events",
     "experiments",
@@ -53,6 +55,7 @@ __all__ = [
     "node_history",
     "node_states",
     "nodes",
+    "outbox",
     "output_files",
     "params",
     "people",
@@ -65,6 +68,7 @@ __all__ = [
     "secrets",
     "snapshots",
     "streams",
+    "subscriptions",
     "tokens",
     "versions",
 ]

@@ -34,6 +34,7 @@ from muster.server.mlflow import routes as mlflow_routes
 from muster.server.models import routes as model_routes
 from muster.server.monitoring import routes as monitoring_routes
 from muster.server.nodes import agent_routes, cluster_routes
+from muster.server.notifications import routes as notification_routes
 from muster.server.people import audit, people_routes, run_tokens, secret_routes
 from muster.server.portal import pages, sessions
 from muster.server.portal import routes as session_routes
@@ -67,6 +68,7 @@ ROUTERS = tuple(
         model_routes,
         tunnel_routes,
         job_routes,
+        notification_routes,
         workspace_routes,
     )
 )

@@ -51,6 +51,7 @@ _PARTS = (
     tables.streams,
     tables.output_files,
     tables.files,
+    tables.subscriptions,
 )
 
 

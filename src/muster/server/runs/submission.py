@@ -29,6 +29,7 @@ from muster.server.database.connection import Transaction
 from muster.server.database.records import BY_KEY, CLUSTERS, add_event
 from muster.server.environments import records
 from muster.server.nodes import allocations, clusters
+from muster.server.notifications import subscriptions
 from muster.server.queue import dependencies
 from muster.server.runs.attempt_record import Columns
 from muster.server.runs.views import run_view
@@ -65,6 +66,7 @@ def accept(context: Context, transaction: Transaction, submission: Submission) -
     now = clock.now()
     row = _row(run_id, spec, submission, settled, now)
     transaction.execute(_ADD_RUN, {**row, "notices": list(dict.fromkeys(notices))})
+    subscriptions.watch_job(context, transaction, run_id, spec.notify, submission.submitted_by)
     add_event(transaction, run_id, StateChanged(states.QUEUED, now))
     transaction.after_commit.append(lambda: context.hub.changed(runs=[run_id], queue=True))
     transaction.after_commit.append(lambda: context.runs.unrecorded.add(run_id))

@@ -1,0 +1,162 @@
+"""Events of runs become notifications, each once: what was made of them is committed with how far that is."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row, func, select
+from sqlalchemy.dialects.postgresql import insert as insert_postgres
+from sqlalchemy.dialects.sqlite import insert as insert_sqlite
+
+from muster.control.happenings import happening_of, title
+from muster.host import clock
+from muster.server.context import Context
+from muster.server.database import tables
+from muster.server.database.connection import Transaction
+from muster.server.database.records import add_note, upsert
+from muster.server.runs.views import load_progress, moved_at, verdict_of
+from muster.wire import states
+from muster.wire.codec import to_json
+from muster.wire.notifications import events
+from muster.wire.notifications.events import Happening, Notification, NotifiedRun, wants
+from muster.wire.runs import slowest
+from muster.wire.stream import Note, StateChanged, decode_event
+
+_AT_ONCE = 1000
+_LINES = 5
+_KINDS = (StateChanged.kind, Note.kind)
+
+
+def has_news(connection: Connection) -> bool:
+    """Whether there are events that somebody may have asked for."""
+    position = connection.execute(select(tables.outbox.c.position)).scalar()
+    if position is None:
+        return False
+    newest = connection.execute(select(func.max(tables.events.c.id))).scalar() or 0
+    return bool(newest > position)
+
+
+def gather(context: Context, transaction: Transaction) -> bool:
+    """Make notifications of the events that are new; returns whether there are more."""
+    position = transaction.execute(select(tables.outbox.c.position)).scalar() or 0
+    table = tables.events
+    query = select(table).where(table.c.id > position).order_by(table.c.id).limit(_AT_ONCE)
+    found = transaction.execute(query).all()
+    if not found:
+        return False
+    _tell_all(context, transaction, [row for row in found if row.kind in _KINDS])
+    upsert(transaction, tables.outbox, {"id": 1, "position": found[-1].id})
+    return len(found) == _AT_ONCE
+
+
+def look_for_silence(context: Context, transaction: Transaction) -> None:
+    """Tell, once, of runs that have printed and logged nothing for as long as somebody asked."""
+    runs = tables.runs
+    now = clock.now()
+    rows = transaction.execute(select(runs).where(runs.c.status == states.RUNNING)).all()
+    subscribed = _subscriptions(context, transaction.connection, [row.id for row in rows])
+    for row in rows:
+        moved = moved_at(context, row)
+        if moved is None:
+            continue
+        for item in _of_run(subscribed, row):
+            silent_s = now - moved
+            if silent_s < item.quiet_s or not wants(item.wanted, events.HANGS):
+                continue
+            silent = f"nothing printed or logged for {silent_s / 60:.1f} min"
+            text = f"{silent[0].upper()}{silent[1:]}. `muster stacks {row.id}` shows where it is."
+            key = f"{item.id}/hang/{row.id}/{row.attempt}/{moved:.0f}"
+            if _tell(context, transaction, item, row, events.HANGS, now, text, key):
+                add_note(transaction, row.id, "warning", f"{silent}: {item.shown} is told that it seems to hang")
+
+
+def _tell_all(context: Context, transaction: Transaction, found: Sequence[Row[Any]]) -> None:
+    ids = sorted({row.run_id for row in found})
+    runs = tables.runs
+    rows = {row.id: row for row in transaction.execute(select(runs).where(runs.c.id.in_(ids)))}
+    subscribed = _subscriptions(context, transaction.connection, ids)
+    for event in found:
+        row = rows.get(event.run_id)
+        if row is None:
+            continue
+        what = decode_event(event.kind, {**event.data, "at": event.at})
+        happening = happening_of(what, row.created_at) if isinstance(what, StateChanged | Note) else None
+        if happening is None:
+            continue
+        text = what.text if isinstance(what, Note) else _verdict_text(row, happening)
+        for item in _of_run(subscribed, row):
+            if wants(item.wanted, happening) and event.at >= min(item.created_at, row.created_at):
+                _tell(context, transaction, item, row, happening, event.at, text, f"{item.id}/{event.id}")
+
+
+def _subscriptions(context: Context, connection: Connection, ids: Sequence[str]) -> list[Row[Any]]:
+    """Those of the workspace, and those of these runs; without those of people who were locked out."""
+    table = tables.subscriptions
+    query = select(table).where(table.c.run_id.is_(None) | table.c.run_id.in_(ids))
+    people = context.tokens.people
+    return [row for row in connection.execute(query) if row.owner is None or people.role(row.owner) is not None]
+
+
+def _of_run(subscribed: Iterable[Row[Any]], run: Row[Any]) -> list[Row[Any]]:
+    """Who is told of a run, nobody twice: what was asked for this run goes first."""
+    mine = [item for item in subscribed if item.run_id == run.id]
+    told = {item.receiver for item in mine}
+    for item in subscribed:
+        if item.run_id is not None or item.id in told or item.created_at > (run.ended_at or float("inf")):
+            continue
+        if item.runs == "all" or (item.runs == "mine" and item.owner == run.submitted_by):
+            mine.append(item)
+    return mine
+
+
+def _tell(
+    context: Context,
+    transaction: Transaction,
+    item: Row[Any],
+    run: Row[Any],
+    happening: Happening,
+    at: float,
+    text: str,
+    key: str,
+) -> bool:
+    """Put a notification on its way; False: it is already."""
+    made = hashlib.sha256(key.encode()).hexdigest()[:32]
+    progress = slowest(load_progress(transaction.connection, [run.id]).get(run.id, ()))
+    notified = NotifiedRun(
+        run.id,
+        run.display_name or run.name,
+        run.experiment,
+        run.status,
+        run.compute,
+        run.submitted_by,
+        run.attempt,
+        run.created_at,
+        run.started_at,
+        run.ended_at,
+    )
+    verdict = verdict_of(run) if run.status in states.TERMINAL else None
+    page = f"{context.notifications.url}/portal/runs/{run.id}" if context.notifications.url else None
+    said = Notification(
+        made, happening, at, title(happening, run.id), text, context.workspace_id, notified, verdict, progress, page
+    )
+    return put(transaction, item.receiver or item.id, run.id, said)
+
+
+def put(transaction: Transaction, target: str, run_id: str | None, said: Notification) -> bool:
+    """Keep a notification until it is taken; False: it is kept already."""
+    dialect = insert_sqlite if transaction.connection.dialect.name == "sqlite" else insert_postgres
+    now = clock.now()
+    row = {"id": said.id, "target": target, "run_id": run_id, "event": said.event, "body": to_json(said)}
+    row |= {"created_at": now, "tries": 0, "due_at": now, "given_up": False, "answer": ""}
+    adding = dialect(tables.deliveries).values(row).on_conflict_do_nothing(index_elements=["id"])
+    return bool(transaction.execute(adding).rowcount)
+
+
+def _verdict_text(row: Row[Any], happening: Happening) -> str:
+    verdict = verdict_of(row)
+    if verdict is None or happening not in (events.FAILS, events.CANCELS):
+        return ""
+    lines = "\n".join(verdict.lines[-_LINES:])
+    return "\n".join(part for part in (verdict.message, lines, verdict.next) if part)
