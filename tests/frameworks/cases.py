@@ -83,6 +83,7 @@ CASES = (
     _torch("Keras 3 on PyTorch, DDP", "keras/job", PER_PROCESS, "keras"),
     _mpi("mpi4py", "mpi/job", "mpi", "mpi4py"),
     _mpi("Horovod, PyTorch", "horovod-torch/job", "horovod-torch", "horovod", "torch"),
+    Case("horovod-compat, PyTorch", "horovod-torch/compat", "horovod-compat", PER_PROCESS, ("torch",), sdk=None),
     _mpi("Horovod, TensorFlow", "horovod-tensorflow/job", "horovod-tensorflow", "horovod", "tensorflow-cpu"),
     _mpi("Horovod, Keras", "horovod-keras/job", "horovod-tensorflow", "horovod", "tf_keras"),
     *(_deepspeed(stage, "job", MPI) for stage in (1, 2, 3)),

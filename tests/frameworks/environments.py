@@ -68,6 +68,7 @@ ENVIRONMENTS = {
         Environment("deepspeed", (TORCH, OPEN_MPI, ("deepspeed==0.19.8",))),
         Environment("tensorflow", TENSORFLOW),
         Environment("horovod-tensorflow", (*TENSORFLOW, OPEN_MPI, HOROVOD_TOOLS), horovod="TENSORFLOW"),
+        Environment("horovod-compat", (TORCH, *TENSORFLOW, OPEN_MPI)),
         Environment("mpi", (("numpy",), OPEN_MPI)),
         Environment(
             "classic",

@@ -146,7 +146,7 @@ def test_a_row_is_short_enough_to_be_kept_in_mind() -> None:
 
 def test_the_picture_shows_every_room() -> None:
     picture = architecture().split("## The floor plan", 1)[1].split("```")[1]
-    drawn = set(re.findall(r"[a-z]+", picture))
+    drawn = set(re.findall(r"[a-z_]+", picture))
     assert {name for name in LAYERS if name and MODULES[name].name == "__init__.py"} <= drawn
 
 
@@ -189,8 +189,9 @@ def test_every_imported_module_of_muster_exists() -> None:
 
 
 def test_modules_are_named_by_what_they_hold() -> None:
-    vague = [name for name in MODULES if VAGUE_NAMES & set(re.split(r"[._]", name))]
-    assert not vague
+    vague = {name for name in MODULES if VAGUE_NAMES & set(re.split(r"[._]", name))}
+    # Horovod's own name, which scripts import.
+    assert vague <= {"horovod_compat.common", "horovod_compat.common.exceptions"}
 
 
 @pytest.mark.parametrize(
@@ -236,12 +237,14 @@ RAY_ALONE = {"engines.ray.bridge", "engines.ray.broker"}
 """Run inside the Ray cluster, or in a process of their own; the server imports neither."""
 
 
-def test_only_training_imports_a_frameworks_library_and_only_torch() -> None:
+FRAMEWORKS_OF = {"training": {"torch"}, "horovod_compat": {"torch", "tensorflow", "mpi4py"}}
+
+
+def test_only_rooms_for_scripts_import_a_frameworks_library() -> None:
     wrong = [
         f"{entry.importer}:{entry.line}: {entry.target}"
         for entry in ALL_IMPORTS
-        if entry.target.split(".")[0]
-        in CLUSTER_LIBRARIES - ({"torch"} if layer_of(entry.importer) == "training" else set())
+        if entry.target.split(".")[0] in CLUSTER_LIBRARIES - FRAMEWORKS_OF.get(layer_of(entry.importer), set())
         and not (entry.importer in RAY_ALONE and entry.target.split(".")[0] == "ray")
     ]
     assert not wrong

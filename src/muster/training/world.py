@@ -3,34 +3,18 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from muster.runtime.gloo import wait_for_gloo
+from muster.runtime.ranks import RankInfo, meeting_point, rank_info
+
 T = TypeVar("T")
-
-_THREADS = Path("/proc/self/task")
-_BLINDLY_S = 0.5
-_AT_MOST_S = 5.0
-_PAUSE_S = 0.005
-_LOOKS = 3
-
-
-@dataclass(frozen=True)
-class RankInfo:
-    """Which rank this process is, as its launcher says."""
-
-    rank: int = 0
-    size: int = 1
-    local_rank: int = 0
-    local_size: int = 1
-    launcher: str = "none"
 
 
 @dataclass(frozen=True)
@@ -78,7 +62,7 @@ class World:
         A process that is forked while a thread of Gloo enters Python can hang for ever.
         """
         if dist.is_initialized():
-            _wait_for_gloo()
+            wait_for_gloo()
 
     def leave(self) -> None:
         """Part from the others, at the end of the script."""
@@ -113,47 +97,6 @@ def _init_group(info: RankInfo, host: str, port: int) -> None:
         ) from error
 
 
-def rank_info(environ: Mapping[str, str]) -> RankInfo:
-    """Read the variables of torchrun (or Muster, per process) or of Open MPI, MPICH and Intel MPI."""
-    names: tuple[str, ...]
-    if "RANK" in environ and "WORLD_SIZE" in environ and "LOCAL_RANK" in environ:
-        names, launcher = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"), "torch"
-    elif "OMPI_COMM_WORLD_RANK" in environ:
-        launcher = "mpi"
-        names = tuple(f"OMPI_COMM_WORLD_{name}" for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE"))
-    elif "PMI_RANK" in environ:
-        names, launcher = ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"), "mpi"
-    else:
-        _refuse_one_for_each_node(environ)
-        return RankInfo()
-    rank, size, local_rank, local_size = (environ.get(name) for name in names)
-    return RankInfo(int(rank or 0), int(size or 1), int(local_rank or 0), int(local_size or 1), launcher)
-
-
-def _refuse_one_for_each_node(environ: Mapping[str, str]) -> None:
-    """Each node would train by itself, and nobody would notice."""
-    nodes = environ.get("WORLD_SIZE", "1")
-    if "RANK" in environ and nodes != "1":
-        raise ValueError(
-            f"RANK and WORLD_SIZE={nodes} are set, and LOCAL_RANK is not: this is one process on each of {nodes} "
-            "nodes, for a launcher. Start the script with torchrun, or give the job a process count "
-            "(process_count_per_instance, `muster run --procs`)."
-        )
-
-
-def meeting_point(info: RankInfo, environ: Mapping[str, str]) -> tuple[str, int]:
-    """Where rank 0 listens; a bare `mpirun` on one machine needs to say nothing."""
-    host = environ.get("MASTER_ADDR")
-    if host is None:
-        if info.local_size != info.size:
-            raise ValueError(
-                f"MASTER_ADDR is not set, and the {info.size} ranks are on several nodes. "
-                "Give mpirun `-x MASTER_ADDR=ADDRESS_OF_RANK_0`, or start the job with Muster, which sets it."
-            )
-        host = "127.0.0.1"
-    return host, int(environ.get("MASTER_PORT", "29500"))
-
-
 def _device(info: RankInfo) -> torch.device:
     if not torch.cuda.is_available():
         return torch.device("cpu")
@@ -171,30 +114,3 @@ def _choose_device(info: RankInfo) -> tuple[torch.device, dist.ProcessGroup | No
     if not all(owned):
         return torch.device("cpu"), None
     return device, dist.new_group(backend="nccl") if len(set(owned)) == info.size else None
-
-
-def _wait_for_gloo() -> None:
-    """Until Gloo's threads rest: one that still puts down its last tensors when Python is gone aborts the process.
-
-    They outlive the process group where DDP was used, and PyTorch has nothing to wait for. A thread that waits for
-    Python gets it in the pauses here, so one that sleeps at several looks in a row has nothing left to do.
-    """
-    if not _THREADS.is_dir():
-        time.sleep(_BLINDLY_S)
-        return
-    looks, deadline = 0, time.monotonic() + _AT_MOST_S
-    while looks < _LOOKS and time.monotonic() < deadline:
-        time.sleep(_PAUSE_S)
-        looks = looks + 1 if _gloo_rests(_THREADS) else 0
-
-
-def _gloo_rests(threads: Path) -> bool:
-    for thread in threads.iterdir():
-        try:
-            name, _, rest = (thread / "stat").read_text().partition("(")[2].rpartition(")")
-        except OSError:
-            # It has ended.
-            continue
-        if name == "pt_gloo_runloop" and not rest.lstrip().startswith("S"):
-            return False
-    return True

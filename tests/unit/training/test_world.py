@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from muster.training.world import RankInfo, _gloo_rests, join, meeting_point, rank_info
+from muster.runtime.gloo import gloo_rests
+from muster.runtime.ranks import RankInfo, meeting_point, rank_info
+from muster.training.world import join
 
 TORCH = {"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
 OPEN_MPI = {
@@ -75,10 +77,10 @@ def thread(folder: Path, number: int, name: str, state: str) -> None:
     (folder / str(number) / "stat").write_text(f"{number} ({name}) {state} 1 2 3")
 
 
-def test_gloo_rests_when_each_of_its_threads_sleeps(tmp_path: Path) -> None:
+def testgloo_rests_when_each_of_its_threads_sleeps(tmp_path: Path) -> None:
     thread(tmp_path, 1, "python (R)", "R")
     thread(tmp_path, 2, "pt_gloo_runloop", "S")
     (tmp_path / "4").mkdir()
-    assert _gloo_rests(tmp_path)
+    assert gloo_rests(tmp_path)
     thread(tmp_path, 3, "pt_gloo_runloop", "R")
-    assert not _gloo_rests(tmp_path)
+    assert not gloo_rests(tmp_path)

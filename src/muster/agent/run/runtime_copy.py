@@ -8,7 +8,7 @@ import muster.agent
 from muster.host.files import write_file
 
 _PACKAGE = Path(muster.agent.__file__).parents[1]
-_PARTS = ("__init__.py", "run.py", "errors.py", "runtime", "scoring")
+_PARTS = ("__init__.py", "run.py", "errors.py", "runtime", "scoring", "horovod_compat")
 _KEEPER_PARTS = (
     "__init__.py",
     "errors.py",

@@ -60,6 +60,7 @@ def accept(context: Context, transaction: Transaction, submission: Submission) -
     notices = [*submission.notices, *_check(context, transaction.connection, spec, submission)]
     settled = records.settle(context, transaction.connection, spec, submission.python, submission.packages)
     notices += settled.notices
+    spec = spec.model_copy(update={"environment_variables": {**settled.variables, **spec.environment_variables}})
     # Arguments of the job's own could give the container the machine's folders.
     in_container = settled.container is not None and not spec.resources.container_args
     spec = _isolated(context, transaction.connection, spec, submission.submitted_by, in_container)
