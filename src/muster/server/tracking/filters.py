@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import ColumnElement, Text, cast, func, literal
+from sqlalchemy import Boolean, ColumnElement, Text, cast, literal, or_
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.visitors import InternalTraversal
 
 from muster.server.database import tables
 
@@ -45,17 +49,40 @@ class RunFilter:
             name, equals, value = tag.partition("=")
             kept = _RUNS.c.tags[name].as_string()
             found.append(kept == value if equals else kept.is_not(None))
-        words = (self.text or "").split()[:_WORDS_MOST]
-        if words:
-            called = _called()
-            found += [called.contains(word.lower(), autoescape=True) for word in words]
+        found += map(_called, (self.text or "").split()[:_WORDS_MOST])
         return found
 
 
-def _called() -> ColumnElement[str]:
-    """All that people call a run, in small letters."""
+class _Has(ColumnElement[bool]):
+    """Whether a text stands in a column, in small or in capital letters."""
+
+    inherit_cache = True
+    type = Boolean()
+    _traverse_internals = [
+        ("column", InternalTraversal.dp_clauseelement),
+        ("pattern", InternalTraversal.dp_clauseelement),
+    ]
+
+    def __init__(self, column: ColumnElement[Any], text: str) -> None:
+        escaped = text.replace("/", "//").replace("%", "/%").replace("_", "/_")
+        self.column, self.pattern = column, literal(f"%{escaped}%")
+
+
+@compiles(_Has)
+def _with_ilike(element: _Has, compiler: SQLCompiler, **options: Any) -> str:
+    column, pattern = (compiler.process(part, **options) for part in (element.column, element.pattern))
+    return f"{column} ILIKE {pattern} ESCAPE '/'"
+
+
+@compiles(_Has, "sqlite")
+def _with_like(element: _Has, compiler: SQLCompiler, **options: Any) -> str:
+    # SQLite's LIKE takes ASCII letters as the same by itself; lower() of each text would cost twice the time.
+    column, pattern = (compiler.process(part, **options) for part in (element.column, element.pattern))
+    return f"{column} LIKE {pattern} ESCAPE '/'"
+
+
+def _called(word: str) -> ColumnElement[bool]:
+    """Whether a word stands in something that people call a run by."""
     columns = _RUNS.c
-    texts: ColumnElement[str] = columns.id
-    for part in (columns.display_name, columns.name, columns.experiment, columns.submitted_by, columns.description):
-        texts = texts + literal(" ") + func.coalesce(part, "")
-    return func.lower(texts + literal(" ") + cast(columns.tags, Text))
+    texts = (columns.id, columns.display_name, columns.name, columns.experiment, columns.submitted_by)
+    return or_(*(_Has(column, word) for column in (*texts, columns.description, cast(columns.tags, Text))))

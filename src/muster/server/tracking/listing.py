@@ -65,6 +65,8 @@ def list_rows(connection: Connection, page: Page, wanted: Wanted) -> list[RunRow
         rows = _by_param(connection, query, page, wanted)
     elif wanted.sort and (wanted.sort != "created" or wanted.ascending):
         rows = _in_order(connection, query, page, _COLUMNS[wanted.sort], bool(wanted.ascending))
+    elif wanted.filter.text and page.after is None and page.limit is not None:
+        return _first_found(connection, conditions, page)
     else:
         rows = _newest_first(connection, query, page)
     if page.after is None and page.limit is not None and len(rows) == page.limit:
@@ -137,6 +139,16 @@ def _newest_first(connection: Connection, query: Select[Any], page: Page) -> lis
     query = query.order_by(_RUNS.c.seq.desc())
     if page.limit is not None:
         query = query.limit(page.limit + 1)
+    return page.trim(connection.execute(query).all(), lambda row: (row.seq,))
+
+
+def _first_found(connection: Connection, conditions: Sequence[ColumnElement[bool]], page: Page) -> list[RunRow]:
+    """The first page of runs that have words in them, and how many there are: by one look at each run, not two."""
+    found = select(_RUNS.c.seq).where(*conditions).order_by(_RUNS.c.seq.desc())
+    numbers = connection.execute(found).scalars().all()
+    page.say_total(len(numbers))
+    assert page.limit is not None
+    query = select(_RUNS).where(_RUNS.c.seq.in_(numbers[: page.limit + 1])).order_by(_RUNS.c.seq.desc())
     return page.trim(connection.execute(query).all(), lambda row: (row.seq,))
 
 

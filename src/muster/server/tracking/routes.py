@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Annotated
 
@@ -16,10 +17,13 @@ from muster.server.http.paging import RunsPageOf
 from muster.server.tracking import labels, listing, reading, table
 from muster.server.tracking.answers import Answer
 from muster.server.tracking.filters import TEXT_MOST, RunFilter
+from muster.wire.codec import to_json
 from muster.wire.tracking import Facets, MetricSummary, RunColumn, RunParam, RunSummary, SummaryValue
 
 router = APIRouter(tags=["metrics"])
 _MOMENT_S = 1.0
+_FACETS = "/facets"
+"""Their place among the answers; other places are queries, which begin with no `/`."""
 
 
 async def _filter(
@@ -73,10 +77,16 @@ async def list_summaries(
     return Response(found.body, headers=headers, media_type="application/json")
 
 
-@router.get("/facets", dependencies=[needs(Action.READ)])
-async def facets(context: ContextOf) -> Facets:
+@router.get("/facets", dependencies=[needs(Action.READ)], response_model=Facets)
+async def facets(context: ContextOf) -> Response:
     """What runs can be filtered by: states, experiments, people and clusters, with how many runs there are of each."""
-    return await context.database.read(listing.load_facets)
+    tag = context.answers.tag(context.database.writer.commits)
+    found = context.answers.known(_FACETS, tag)
+    if found is None:
+        told = await context.database.read(listing.load_facets)
+        found = Answer(tag, json.dumps(to_json(told), separators=(",", ":")).encode(), {})
+        context.answers.keep(_FACETS, found)
+    return Response(found.body, media_type="application/json")
 
 
 @router.get("/runs/{ref}/metrics/summaries")

@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 import pytest
-from sqlalchemy import insert
+from sqlalchemy import insert, update
 from tests.unit.server.conftest import Server
 
 from muster.server.database import tables
@@ -61,6 +61,9 @@ def listed(server: Server, query: str) -> list[Any]:
         ("person=bob&status=Failed", lambda run: run["submitted_by"] == "bob" and run["status"] == "Failed"),
         ("text=BOB+e1", lambda run: run["experiment"] == "e1" and run["submitted_by"] == "bob"),
         ("text=50%25_", lambda run: run["id"] == "run-005"),
+        ("text=%25", lambda run: run["id"] == "run-005"),
+        ("text=50/", lambda run: False),
+        ("text=RUN-00", lambda run: run["id"] < "run-010"),
         ("text=gr%C3%B6%C3%9Fe", lambda run: run["id"] == "run-004"),
         ("tag=team=vision", lambda run: run["id"] != "run-005"),
         ("since=20", lambda run: run["created_at"] >= 20),
@@ -109,7 +112,7 @@ def test_a_cursor_of_another_order_is_refused_or_goes_on(server: Server, other: 
 def test_an_answer_is_good_until_something_changes(server: Server) -> None:
     add_runs(server, 3)
     # The first call makes the owner's token, and notes that it is used.
-    server.call("GET", "/facets")
+    server.call("GET", "/me")
     server.write(lambda _: None)
     tag = server.context.answers.tag(server.context.database.writer.commits)
     assert server.status("GET", "/summaries", if_none_match=tag) == 304
@@ -127,6 +130,9 @@ def test_what_runs_can_be_filtered_by_is_counted(server: Server) -> None:
     _, found = server.call("GET", "/facets")
     assert found["experiments"] == [{"value": "e0", "runs": 4}, {"value": "e1", "runs": 3}, {"value": "e2", "runs": 3}]
     assert {one["value"] for one in found["people"]} == {"ada", "bob"}
+    assert server.call("GET", "/facets")[1] == found
+    server.write(lambda transaction: transaction.execute(update(tables.runs).values(experiment="e9")))
+    assert server.call("GET", "/facets")[1]["experiments"] == [{"value": "e9", "runs": 10}], "kept until a change"
 
 
 @pytest.mark.parametrize(
