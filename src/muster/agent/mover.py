@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ log = logging.getLogger(__name__)
 _END_S = 2.0
 _MOUNT_END_S = 10.0
 _TRIES = 2
+_WINDOW_S = 10.0
+"""Over how long a rate is taken."""
 
 Renew = Callable[[tuple[str, ...]], FreshTokens]
 OnProgress = Callable[[ProgressReport], None]
@@ -31,8 +34,9 @@ OnProgress = Callable[[ProgressReport], None]
 class Failed(Exception):
     """A transfer that did not work; the code is one of the verdict's. What is final will not pass by trying again."""
 
-    def __init__(self, code: str, message: str, final: bool = False) -> None:
+    def __init__(self, code: str, message: str, final: bool = False, next: str = "") -> None:
         super().__init__(message)
+        self.next = next
         self.code = code
         self.message = message
         self.final = final
@@ -84,7 +88,8 @@ class Mover:
             if report.done is not None:
                 return report.done
             if report.failed is not None:
-                raise Failed(report.failed.code, report.failed.message, report.failed.final)
+                failed = report.failed
+                raise Failed(failed.code, failed.message, failed.final, failed.next)
             if report.need is not None:
                 child.send(to_json(renew(report.need)))
             elif report.progress is not None:
@@ -114,28 +119,38 @@ class Serving:
 
 
 class Rate:
-    """Progress in words: how much, how fast, how long still."""
+    """Progress in words: how much, how fast in the last seconds, how long still; or for how long nothing came."""
 
     def __init__(self, what: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._what = what
         self._clock = clock
         self._shown = ""
-        self._first = (0.0, 0)
+        self._seen: deque[tuple[float, int]] = deque()
+        self._moved_at = 0.0
 
     def text(self, progress: ProgressReport) -> str:
         now, done, total = self._clock(), progress.done_bytes, progress.total_bytes
         moved = done - progress.resumed_bytes
         what = self._what.replace("fetching", progress.phase) if progress.phase else self._what
         if what != self._shown:
-            self._shown, self._first = what, (now, moved)
+            self._shown, self._moved_at = what, now
+            self._seen.clear()
+        if self._seen and moved != self._seen[-1][1]:
+            self._moved_at = now
+        self._seen.append((now, moved))
+        while len(self._seen) > 2 and self._seen[1][0] <= now - _WINDOW_S:
+            self._seen.popleft()
         text = f"{what}: {shown(done)} of {shown(total)}"
         if progress.total_files > 1:
             text += f", {progress.done_files:,} of {progress.total_files:,} files"
-        seconds = now - self._first[0]
-        rate = (moved - self._first[1]) / seconds if seconds > 0 else 0.0
-        if rate > 0 and done < total:
-            text += f", {shown(rate)}/s, about {_duration((total - done) / rate)} left"
-        return text
+        return text + (self._pace(now, total - done) if done < total else "")
+
+    def _pace(self, now: float, left: int) -> str:
+        if now - self._moved_at >= _WINDOW_S:
+            return f", nothing for {_duration(now - self._moved_at)}"
+        (then, before), (_, moved) = self._seen[0], self._seen[-1]
+        rate = (moved - before) / (now - then) if now > then else 0.0
+        return f", {shown(rate)}/s, about {_duration(left / rate)} left" if rate > 0 else ""
 
 
 def shown(size: float) -> str:
