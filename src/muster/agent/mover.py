@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ log = logging.getLogger(__name__)
 _END_S = 2.0
 _MOUNT_END_S = 10.0
 _TRIES = 2
+_WINDOW_S = 10.0
+"""Over how long a rate is taken."""
 
 Renew = Callable[[tuple[str, ...]], FreshTokens]
 OnProgress = Callable[[ProgressReport], None]
@@ -34,8 +37,9 @@ Exchange = Callable[[BlocksReport], BlocksAnswer | None]
 class Failed(Exception):
     """A transfer that did not work; the code is one of the verdict's. What is final will not pass by trying again."""
 
-    def __init__(self, code: str, message: str, final: bool = False) -> None:
+    def __init__(self, code: str, message: str, final: bool = False, next: str = "") -> None:
         super().__init__(message)
+        self.next = next
         self.code = code
         self.message = message
         self.final = final
@@ -93,7 +97,8 @@ class Mover:
             if report.done is not None:
                 return report.done
             if report.failed is not None:
-                raise Failed(report.failed.code, report.failed.message, report.failed.final)
+                failed = report.failed
+                raise Failed(failed.code, failed.message, failed.final, failed.next)
             if report.need is not None:
                 child.send(to_json(renew(report.need)))
             elif report.blocks is not None:
@@ -125,30 +130,43 @@ class Serving:
 
 
 class Rate:
-    """Progress in words: how much, how fast, how long still, and how much of it from other nodes."""
+    """Progress in words: how much, how fast in the last seconds, how long still; or for how long nothing came."""
 
     def __init__(self, what: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._what = what
         self._clock = clock
         self._shown = ""
-        self._first = (0.0, 0, 0)
+        self._seen: deque[tuple[float, int, int]] = deque()
+        """When, how much had come, and how much of it from other nodes."""
+        self._moved_at = 0.0
 
     def text(self, progress: ProgressReport) -> str:
         now, done, total = self._clock(), progress.done_bytes, progress.total_bytes
         moved = done - progress.resumed_bytes
         what = self._what.replace("fetching", progress.phase) if progress.phase else self._what
         if what != self._shown:
-            self._shown, self._first = what, (now, moved, progress.peer_bytes)
+            self._shown, self._moved_at = what, now
+            self._seen.clear()
+        if self._seen and moved != self._seen[-1][1]:
+            self._moved_at = now
+        self._seen.append((now, moved, progress.peer_bytes))
+        while len(self._seen) > 2 and self._seen[1][0] <= now - _WINDOW_S:
+            self._seen.popleft()
         text = f"{what}: {shown(done)} of {shown(total)}"
         if progress.total_files > 1:
             text += f", {progress.done_files:,} of {progress.total_files:,} files"
-        seconds = now - self._first[0]
-        rate = (moved - self._first[1]) / seconds if seconds > 0 else 0.0
-        if rate > 0 and done < total:
-            by_peers = (progress.peer_bytes - self._first[2]) / seconds
-            text += f", {shown(rate)}/s{_by_source(rate, by_peers, progress.nodes)}"
-            text += f", about {_duration((total - done) / rate)} left"
-        return text
+        return text + (self._pace(now, total - done, progress.nodes) if done < total else "")
+
+    def _pace(self, now: float, left: int, nodes: int) -> str:
+        if now - self._moved_at >= _WINDOW_S:
+            return f", nothing for {_duration(now - self._moved_at)}"
+        (then, before, peers_before), (_, moved, by_peers) = self._seen[0], self._seen[-1]
+        seconds = now - then
+        rate = (moved - before) / seconds if seconds > 0 else 0.0
+        if rate <= 0:
+            return ""
+        source = _by_source(rate, (by_peers - peers_before) / seconds, nodes)
+        return f", {shown(rate)}/s{source}, about {_duration(left / rate)} left"
 
 
 def _by_source(rate: float, by_peers: float, nodes: int) -> str:

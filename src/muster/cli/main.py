@@ -180,6 +180,11 @@ PANELS = {
             "Version data, and copy files to and from datastores.",
             "muster data create digits --path ./images",
         ),
+        "cache": Word(
+            "stored.caching:COMMANDS",
+            "List and clear the data that jobs on this machine have staged.",
+            "muster cache list",
+        ),
         "model": Word(
             "models.model:COMMANDS",
             "Register, compare, promote and download models.",

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
-from muster.client.calls import LONG_S, PIECE_BYTES, Group, Progress, Query, checking, unwatched
+from muster.client.calls import LONG_S, PIECE_BYTES, Group, Progress, Query, checking, segment, unwatched
 from muster.errors import Conflict, JobError, NotFound
 from muster.host.files import is_safe_path
 from muster.host.hashing import measure
@@ -26,7 +26,7 @@ from muster.wire.data.access import (
     Scope,
     Use,
 )
-from muster.wire.data.assets import AssetView, NewAsset, digest_of
+from muster.wire.data.assets import AssetChange, AssetUses, AssetView, NewAsset, digest_of
 from muster.wire.data.datastores import DatastoreTest, DatastoreTestResult, DatastoreView, NewDatastore
 
 _TEST_S = 120.0
@@ -132,8 +132,21 @@ class Storage(Group):
 
     # Data assets
 
-    def assets(self, name: str | None = None) -> list[AssetView]:
-        return list(self.calls.each(AssetView, "/assets", {"name": name}))
+    def assets(self, name: str | None = None, archived: bool = False) -> list[AssetView]:
+        return list(self.calls.each(AssetView, "/assets", {"name": name, "archived": int(archived)}))
+
+    def archive_asset(self, name: str, version: str, archived: bool) -> AssetView:
+        """Hide a version from lists and from `latest`, or show it again."""
+        path = _asset_path(name, version)
+        return self.calls.read(AssetView, "PATCH", path, message=AssetChange(archived))
+
+    def delete_asset(self, name: str, version: str) -> AssetUses:
+        """Forget a version that no active run uses."""
+        return self.calls.read(AssetUses, "DELETE", _asset_path(name, version), again=False)
+
+    def asset_uses(self, name: str, version: str) -> AssetUses:
+        """The runs that have a version as an input."""
+        return self.calls.read(AssetUses, "GET", f"{_asset_path(name, version)}/uses")
 
     def asset(self, name: str, version: str | None = None) -> AssetView:
         """One version of a data asset; the newest unless a version is given."""
@@ -282,3 +295,7 @@ def _pieces(body: IO[bytes], progress: Progress) -> Iterator[bytes]:
 
 def _data(store: str, path: str) -> str:
     return f"/data/{store}/{path}".rstrip("/")
+
+
+def _asset_path(name: str, version: str) -> str:
+    return f"/assets/{check_asset_name(name)}/versions/{segment(version, 'version')}"

@@ -152,6 +152,13 @@ _ENGINE_PATTERNS = (
 )
 
 
+_LOCAL_IMAGE = re.compile(r"\blocalhost/\S+")
+_LOCAL_NEXT = (
+    "`localhost/` names an image that was built on the node itself, and no registry has it: build it there (`podman "
+    "images` lists what there is), or push it to a registry and name that."
+)
+
+
 def classify(program: str, returncode: int, printed: Sequence[str]) -> Failure:
     """The failure behind a builder's exit and its last lines."""
     lines = tuple(line for line in printed if line.strip())[-_LINES:]
@@ -173,6 +180,8 @@ def classify_engine(what: str, code: int, printed: Sequence[str], secret: str = 
     if code < 0:
         return killed("the container engine", -code, lines)
     text = "\n".join(lines)
+    if pulled and _LOCAL_IMAGE.search(what):
+        return Failure("environment", f"{what}: the node has no image of that name", _LOCAL_NEXT, lines)
     for pattern in _ENGINE_PATTERNS:
         # A build prints whatever its commands print; only a full disk means the same there.
         if (pulled or pattern.code == "disk_full") and pattern.text.search(text):

@@ -39,6 +39,17 @@ class FileDataset:
             raise JobError(f"the pattern {path!r} cannot be an input", "Give the folder or the one file.")
 
     @property
+    def name(self) -> str | None:
+        """The name of the data asset; None where it is none."""
+        return self.location.store if self.location.kind == "asset" else None
+
+    @property
+    def version(self) -> int | str | None:
+        """The version of the data asset, as a number where it is one."""
+        found = self.location.version if self.location.kind == "asset" else None
+        return int(found) if found is not None and found.isdecimal() else found
+
+    @property
     def is_local(self) -> bool:
         return self.location.kind == "local"
 

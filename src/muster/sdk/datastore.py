@@ -58,6 +58,7 @@ class Datastore:
         **kwargs: Any,
     ) -> Datastore:
         """A container of Azure Blob storage; without a key or SAS it is public, or open to the server's identity."""
+        create = bool(kwargs.pop("create_if_not_exists", False))
         _ignore(kwargs, "register_azure_blob_container")
         options = {
             "account": account_name,
@@ -65,7 +66,7 @@ class Datastore:
             "endpoint": _endpoint(account_name, "blob", protocol, endpoint),
         }
         credential = {"sas": sas_token, "account_key": account_key}
-        return _register(workspace, datastore_name, "azure-blob", options, credential, overwrite)
+        return _register(workspace, datastore_name, "azure-blob", options, credential, overwrite, create)
 
     @staticmethod
     def register_azure_file_share(
@@ -81,6 +82,7 @@ class Datastore:
         **kwargs: Any,
     ) -> Datastore:
         """A share of Azure Files."""
+        create = bool(kwargs.pop("create_if_not_exists", False))
         _ignore(kwargs, "register_azure_file_share")
         options = {
             "account": account_name,
@@ -88,7 +90,7 @@ class Datastore:
             "endpoint": _endpoint(account_name, "file", protocol, endpoint),
         }
         credential = {"sas": sas_token, "account_key": account_key}
-        return _register(workspace, datastore_name, "azure-file", options, credential, overwrite)
+        return _register(workspace, datastore_name, "azure-file", options, credential, overwrite, create)
 
     @staticmethod
     def register_azure_data_lake_gen2(
@@ -228,10 +230,14 @@ def _register(
     options: Mapping[str, Json],
     credential: Mapping[str, Json],
     overwrite: bool,
+    create: bool = False,
 ) -> Datastore:
     given = {key: value for key, value in options.items() if value is not None}
     secret = {key: value for key, value in credential.items() if value is not None}
-    Storage(workspace.client.calls).create_datastore(NewDatastore(name, kind, given, secret), overwrite)
+    wanted = NewDatastore(name, kind, given, secret, create=create)
+    made = Storage(workspace.client.calls).create_datastore(wanted, overwrite)
+    if made.notice:
+        tell(made.notice)
     return Datastore(workspace, name)
 
 

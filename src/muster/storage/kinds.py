@@ -110,6 +110,17 @@ class Credential:
 
 NO_CREDENTIAL = Credential()
 
+_EXTRAS = {
+    "s3": "s3",
+    "s3a": "s3",
+    "gs": "gcs",
+    "gcs": "gcs",
+    "http": "http",
+    "https": "http",
+    "abfs": "azure",
+    "az": "azure",
+}
+
 
 @dataclass(frozen=True)
 class StoreSpec:
@@ -182,6 +193,11 @@ def endpoint_of(options: BlobContainer | FileShare) -> str:
 def root_of(options: BlobContainer | FileShare) -> str:
     """The container's or share's name."""
     return options.share if isinstance(options, FileShare) else options.container
+
+
+def extra_for(url: str) -> str | None:
+    """The extra of Muster that brings what an address needs; None where none does."""
+    return _EXTRAS.get(url.partition("://")[0].lower())
 
 
 def describe(spec: StoreSpec) -> str:

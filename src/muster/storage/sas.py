@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal
@@ -17,6 +17,7 @@ _VERSION = "2020-02-10"
 _EARLY_S = 300.0
 """Clocks differ: a signature begins a little before now."""
 _PERMISSIONS = {"read": "r", "write": "rcwd"}
+_WORDS = {"r": "read", "l": "list", "a": "append", "c": "create", "w": "write", "d": "delete"}
 _LISTS = ("c", "d", "s")
 """Resources that hold files: those who may read there may list."""
 
@@ -48,6 +49,24 @@ class Signer:
         """A signature for the whole container or share."""
         return self._signed("c" if self.service == "blob" else "s", "", scope, {})
 
+    def creation(self) -> str:
+        """A signature of the account that makes containers or shares, and nothing else: their own cannot."""
+        fields = {
+            "sv": _VERSION,
+            "ss": self.service[0],
+            "srt": "c",
+            "sp": "c",
+            "st": _time(self.now - _EARLY_S),
+            "se": _time(self.expires_at),
+            "spr": "https" if self.https_only else "https,http",
+        }
+        text = [self.account, *(fields[name] for name in ("sp", "ss", "srt", "st", "se")), "", fields["spr"], _VERSION]
+        return urlencode({**fields, "sig": self._mac([*text, ""])}, quote_via=quote)
+
+    def _mac(self, text: Sequence[str]) -> str:
+        secret = base64.b64decode(self.key)
+        return base64.b64encode(hmac.new(secret, "\n".join(text).encode(), hashlib.sha256).digest()).decode()
+
     def _signed(self, resource: str, path: str, scope: Scope, more: Mapping[str, str]) -> str:
         fields = {
             "sv": _VERSION,
@@ -61,8 +80,7 @@ class Signer:
         canonical = f"/{self.service}/{self.account}/{self.store}/{path}".rstrip("/")
         text = [fields["sp"], fields["st"], fields["se"], canonical, "", fields["sip"], fields["spr"], _VERSION]
         text += [resource, "", *[""] * 5] if self.service == "blob" else [""] * 5
-        secret = base64.b64decode(self.key)
-        signature = base64.b64encode(hmac.new(secret, "\n".join(text).encode(), hashlib.sha256).digest()).decode()
+        signature = self._mac(text)
         shown = {name: value for name, value in {**fields, **more}.items() if value}
         return urlencode({**shown, "sig": signature}, quote_via=quote)
 
@@ -76,6 +94,16 @@ def is_narrow(sas: str, *, scope: Scope, folder: bool, whole_store: bool) -> boo
     writes = bool(set(fields.get("sp", "")) & set("acwdxyup"))
     resource = fields.get("sr", "")
     return whole_store and (scope == WRITE or not writes) and resource == ("d" if folder else "b")
+
+
+def permissions(sas: str) -> str:
+    """What a SAS that somebody gave may do and until when, in words."""
+    fields = dict(parse_qsl(sas))
+    allowed = fields.get("sp", "")
+    words = [word for letter, word in _WORDS.items() if letter in allowed]
+    named = f"may {', '.join(words)}" if words else "says nothing of what it may do (a stored policy decides)"
+    ends = f", until {fields['se']}" if "se" in fields else ""
+    return f"its SAS {named}{ends}"
 
 
 def _time(at: float) -> str:

@@ -51,6 +51,32 @@ def test_a_local_folder_becomes_versions_with_sizes_and_hashes(storage: Storage,
         storage.asset("digits", "9")
 
 
+@on_both_databases
+def test_a_version_is_archived_and_removed_and_its_number_is_not_given_again(
+    site: Site, storage: Storage, digits: Path
+) -> None:
+    for text in ("one", "two"):
+        (digits / "sub/b.txt").write_text(text)
+        storage.upload_asset(digits, NewAsset("life", ""), "workspaceblobstore")
+    assert storage.archive_asset("life", "2", archived=True).archived_at is not None
+    assert storage.asset("life").version == "1"
+    assert [item.version for item in storage.assets("life")] == ["1"]
+    assert [item.version for item in storage.assets("life", archived=True)] == ["2", "1"]
+    run = site.run(command="sleep 600", inputs={"x": {"type": "uri_folder", "path": "azureml:life:2"}})
+    with pytest.raises(Conflict, match=f"life:2 is used by {run}"):
+        storage.delete_asset("life", "2")
+    site.client.cancel(run, force=True)
+    site.wait(run)
+    used = storage.delete_asset("life", "2")
+    assert (used.active, used.ended, used.last) == ((), 1, (run,))
+    with pytest.raises(NotFound, match="life:2 was removed"):
+        storage.asset("life", "2")
+    with pytest.raises(Conflict, match="there was a data asset life:2"):
+        storage.create_asset(NewAsset("life", storage.asset("life").address, "2"))
+    (digits / "sub/b.txt").write_text("three")
+    assert storage.upload_asset(digits, NewAsset("life", ""), "workspaceblobstore").version == "3"
+
+
 def test_an_asset_whose_place_was_written_to_is_refused(
     site: Site, storage: Storage, digits: Path, tmp_path: Path
 ) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import sqlite3
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from azure.storage.blob import ContainerSasPermissions, generate_container_sas
 from tests.conftest import MUSTER, processes_of, wait_until
 from tests.integration.server.conftest import Site
 from tests.integration.storage.conftest import ACCOUNT, ACCOUNT_KEY, Azurite, Container
@@ -92,6 +94,44 @@ def test_a_wrong_credential_is_said_without_showing_it(
     assert "d3Jvbmcg" not in str(caught.value) and "V1JPTkc" not in str(caught.value)
 
 
+def test_a_credential_that_only_reads_is_named_with_what_it_may_do(blob: Container, storage: Storage) -> None:
+    sas = generate_container_sas(
+        ACCOUNT,
+        blob.name,
+        account_key=ACCOUNT_KEY,
+        permission=ContainerSasPermissions(read=True, list=True),
+        expiry="2099-01-01T00:00:00Z",
+    )
+    blob.register("narrow", credential={"sas": sas})
+    with pytest.raises(
+        AccessDenied, match=r"may read, list, until 2099.*lists its files \(0\).*cannot be written"
+    ) as why:
+        storage.test_datastore("narrow")
+    assert "--read-only" in (why.value.hint or "")
+    assert storage.test_datastore("narrow", write=False)[-1] == "lists its files (0)"
+
+
+def test_the_container_or_folder_is_made_when_that_is_asked_for(
+    site: Site, azurite: Azurite, storage: Storage, tmp_path: Path
+) -> None:
+    made = muster(
+        site.folder, "datastore", "create", "fresh", "--account", ACCOUNT, "--container", "made-here", "--create",
+        "--endpoint", azurite.endpoint, "--account-key", "-", given=ACCOUNT_KEY,
+    )  # fmt: skip
+    assert made.returncode == 0, made.stderr
+    assert "notice: an account key opens everything in the account" in made.stderr
+    assert azurite.names("made-here") == []
+    body = NewDatastore("folder", "local", {"path": str(tmp_path / "new" / "one")})
+    with pytest.raises(NotFound, match="--create"):
+        storage.create_datastore(body)
+    storage.create_datastore(replace(body, create=True))
+    assert (tmp_path / "new" / "one").is_dir()
+    assert "writes, reads back and removes a file" in storage.test_datastore("folder")
+    with pytest.raises(JobError, match="only the account's key can make a container"):
+        options = {"account": ACCOUNT, "container": "public", "endpoint": azurite.endpoint}
+        storage.create_datastore(NewDatastore("public", "azure-blob", options, create=True))
+
+
 def test_a_container_that_is_not_there_is_named(azurite: Azurite, storage: Storage) -> None:
     Container(azurite, "nowhere", storage).register("gone")
     with pytest.raises(NotFound, match=r"gone .*/nowhere"):
@@ -114,7 +154,7 @@ def test_files_go_into_a_container_and_come_back(site: Site, blob: Container, tm
     assert sent.returncode == 0, sent.stderr
     assert blob.names() == ["x/y/a b/ü.bin", "x/y/empty"]
     again = muster(site.folder, "data", "upload", str(source), "azureml://datastores/blob/paths/x/y")
-    assert again.returncode != 0 and "exists already" in again.stderr
+    assert again.returncode == 0 and "2 files there already with the same content" in again.stderr
     got = muster(site.folder, "data", "download", "azureml://datastores/blob/paths/x/y", "--to", str(tmp_path / "back"))
     assert got.returncode == 0, got.stderr
     assert (tmp_path / "back/a b/ü.bin").read_bytes() == (source / "a b/ü.bin").read_bytes()

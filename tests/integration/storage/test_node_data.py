@@ -115,6 +115,7 @@ def test_what_does_not_fit_is_refused_before_it_starts(
     view = site.wait(site.run(**reads("set", "ro_mount")))
     assert view["verdict"]["code"] == "disk_full"
     assert "needs 40.00 MiB" in view["verdict"]["message"] and "limit is 1.00 MiB" in view["verdict"]["message"]
+    assert view["verdict"]["next"].startswith("Raise MUSTER_CACHE_BYTES")
 
 
 @pytest.mark.parametrize("who", ["mover", "agent"])

@@ -39,6 +39,7 @@ COMMANDS = [
     "audit",
     "backup",
     "bench",
+    "cache",
     "cancel",
     "cluster",
     "compare",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from dataclasses import replace
+from urllib.parse import parse_qsl
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from muster.errors import AccessDenied
 from muster.storage.grants import Grant, check, covers, sign, verify
+from muster.storage.sas import Signer, permissions
 from muster.wire.data.access import READ, WRITE
 
 KEY = b"k" * 32
@@ -94,3 +96,18 @@ def test_a_grant_to_a_file_does_not_cover_a_folder_of_that_name() -> None:
     assert covers("a", "a", folder=False)
     assert not covers("a", "a/b", folder=False)
     assert covers("", "anything/at/all", folder=True)
+
+
+def test_a_sas_says_what_it_may_do_and_until_when() -> None:
+    assert (
+        permissions("sv=1&sp=rl&se=2030-01-01T00:00:00Z&sig=x") == "its SAS may read, list, until 2030-01-01T00:00:00Z"
+    )
+    assert permissions("sv=1&si=policy&sig=x").startswith("its SAS says nothing of what it may do")
+
+
+def test_what_makes_a_container_makes_nothing_else() -> None:
+    signer = Signer("blob", "account", "a2V5", "images", 1_700_000_000.0, 1_700_000_300.0)
+    fields = dict(parse_qsl(signer.creation()))
+    assert {name: fields[name] for name in ("ss", "srt", "sp", "spr")} == {
+        "ss": "b", "srt": "c", "sp": "c", "spr": "https",
+    }  # fmt: skip

@@ -111,6 +111,19 @@ def test_what_was_resumed_does_not_count_as_speed() -> None:
     assert rate.text(replace(seen, done_bytes=950, resumed_bytes=900)).endswith("5 B/s, about 10 s left")
 
 
+def test_a_transfer_that_stands_still_shows_no_old_rate() -> None:
+    now = [0.0]
+    rate = Rate("x", clock=lambda: now[0])
+    seen = ProgressReport("", 0, 1000, 0, 1, 0)
+    rate.text(seen)
+    now[0] = 5.0
+    assert rate.text(replace(seen, done_bytes=500)).endswith("500 B of 1000 B, 100 B/s, about 5 s left")
+    for at in (10.0, 15.0, 20.0):
+        now[0] = at
+        text = rate.text(replace(seen, done_bytes=500))
+    assert text == "x: 500 B of 1000 B, nothing for 15 s"
+
+
 def sending(path: Path, name: str, already: str | None = None) -> Sending:
     return Sending(str(path), name, path.stat().st_size, hashlib.sha256(path.read_bytes()).hexdigest(), already)
 

@@ -191,6 +191,8 @@ def test_what_cannot_fit_is_refused_before_a_byte_is_read(tmp_path: Path) -> Non
     with pytest.raises(TransferError, match=r"input 'x' needs 24.00 MiB.* limit is 10.00 MiB") as caught:
         staged(source, Cache(tmp_path / "cache", 10 << 20))
     assert caught.value.code == "disk_full"
+    assert "MUSTER_CACHE_BYTES" in caught.value.next
+    assert "freeing space does not help" in caught.value.next
     assert not source.reads
 
 

@@ -74,7 +74,8 @@ class Inputs:
     def _prepare(self, item: InputOrder) -> str:
         access = self._access(item)
         if access.kind == "refused":
-            raise Failed("data_unavailable", f"input {item.name!r}: {access.options.get('message')}")
+            why, hint = access.options.get("message"), access.options.get("next") or ""
+            raise Failed("data_unavailable", f"input {item.name!r}: {why}", next=str(hint))
         if access.kind == "file":
             return self._prepare_local(item, access)
         if item.mode == "direct":
@@ -108,7 +109,7 @@ class Inputs:
             except UserError as error:
                 if error.code != "storage" or time.monotonic() > deadline:
                     code = error.code if error.code == "bad_input" else "data_unavailable"
-                    raise Failed(code, f"input {item.name!r}: {error}") from error
+                    raise Failed(code, f"input {item.name!r}: {error.message}", next=error.hint or "") from error
                 self.doing(f"input {item.name} cannot be listed, trying again: {error.message}")
             self.mover.unwanted.wait(backoff.next_s())
         raise Abandoned("nobody wants the data any more")

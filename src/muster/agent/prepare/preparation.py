@@ -171,7 +171,7 @@ def _refusing(order: Order, paths: AttemptPaths) -> Iterator[None]:
     try:
         yield
     except mover.Failed as failed:
-        raise Refusal(failed.code, failed.message) from failed
+        raise Refusal(failed.code, failed.message, failed.next) from failed
     except Failure as failure:
         raise Refusal(failure.code, failure.message, failure.next, failure.lines) from failure
     except (NotFound, tarfile.TarError) as trouble:

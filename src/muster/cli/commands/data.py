@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from muster.cli.commands.files import Meter
 from muster.cli.commands.imagenet import imagenet
+from muster.cli.commands.stored.assets import archive, diff
 from muster.cli.commands.stored.copying import cp, download, sync, upload
 from muster.cli.commands.stored.listing import cat, du, ls, rm, watch
 from muster.cli.console import say
@@ -60,7 +61,9 @@ def create(
 
 
 def list_(
-    name: Annotated[str | None, argument("NAME", "Show all versions of this asset.")] = None, as_json: Json = False
+    name: Annotated[str | None, argument("NAME", "Show all versions of this asset.")] = None,
+    archived: Annotated[bool, switch("Archived versions, too.", "--archived")] = False,
+    as_json: Json = False,
 ) -> None:
     """List data assets: the newest version of each, or all versions of one.
 
@@ -70,7 +73,7 @@ def list_(
       muster data list digits
     """
     storage = Storage(connect().calls)
-    found = storage.assets(name)
+    found = storage.assets(name, archived)
     if name is not None and not found:
         # Says what there is instead.
         storage.asset(name)
@@ -81,7 +84,13 @@ def list_(
         found = list(newest.values())
     now = time.time()
     rows = [
-        [f"{item.name}:{item.version}", item.type, _amount(item), moment(item.created_at, now), item.address]
+        [
+            f"{item.name}:{item.version}",
+            f"{item.type}{', archived' if item.archived_at else ''}",
+            _amount(item),
+            moment(item.created_at, now),
+            item.address,
+        ]
         for item in found
     ]
     print_result(found, table(["ASSET", "TYPE", "SIZE", "MADE", "WHERE"], rows), as_json)
@@ -126,4 +135,4 @@ def _amount(item: AssetView) -> str:
     return f"{counted(item.num_files, 'file')}, {size(item.size)}"
 
 
-COMMANDS = (create, list_, show, cp, sync, ls, du, cat, rm, watch, upload, download, imagenet)
+COMMANDS = (create, list_, show, diff, archive, cp, sync, ls, du, cat, rm, watch, upload, download, imagenet)

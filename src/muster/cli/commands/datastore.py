@@ -5,19 +5,22 @@ from __future__ import annotations
 import json
 import sys
 import time
+from dataclasses import replace as changed
 from pathlib import Path
 from typing import Annotated
 
-from muster.cli.console import say
+import typer
+
+from muster.cli.console import notice, say
 from muster.cli.options import Json, argument, option, print_json, print_result, seconds_of, switch
 from muster.cli.overrides import parse_pairs
 from muster.cli.text import duration, table, time_text
 from muster.client.connect import connect, connect_to_read
 from muster.client.storage import Storage
 from muster.defaults import GRANT_S
-from muster.errors import UserError
+from muster.errors import NotFound, UserError
 from muster.wire.codec import Json as Value
-from muster.wire.data.datastores import NewDatastore
+from muster.wire.data.datastores import DatastoreView, NewDatastore
 
 Name = Annotated[str, argument("NAME", "The datastore's name.")]
 Secret = "a file that holds it, or - for standard input"
@@ -47,6 +50,9 @@ def create(
         list[str] | None, option("KEY=VALUE", "Of the fsspec filesystem; no secrets.", "--option")
     ] = None,
     replace: Annotated[bool, switch("Replace a datastore of that name.", "--replace")] = False,
+    create: Annotated[
+        bool, switch("Make the container, share, bucket or folder where it is missing.", "--create")
+    ] = False,
     description: Annotated[str | None, option("TEXT", "A description.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -80,11 +86,26 @@ def create(
         except ValueError:
             raise UserError("--secret-options is not JSON.", 'Write {"key": "…", "secret": "…"}.') from None
     given = {key: value for key, value in options.items() if value is not None}
-    made = Storage(connect().calls).create_datastore(NewDatastore(name, kind, given, credential, description), replace)
+    made = _registered(NewDatastore(name, kind, given, credential, description, create), replace)
     say(f"datastore {made.name}: {made.location}, credential: {made.credential}")
+    if made.notice:
+        notice(made.notice)
     say(f"azureml://datastores/{made.name}/paths/… is its address; `muster datastore test {made.name}` tries it")
     if as_json:
         print_json(made)
+
+
+def _registered(wanted: NewDatastore, replace: bool) -> DatastoreView:
+    """Register; whoever sits at a terminal is asked whether a missing folder is to be made."""
+    storage = Storage(connect().calls)
+    try:
+        return storage.create_datastore(wanted, replace)
+    except NotFound as error:
+        if wanted.create or wanted.kind != "local" or not sys.stdin.isatty():
+            raise
+        if not typer.confirm(f"{error.message}. Make it?", default=False, err=True):
+            raise
+        return storage.create_datastore(changed(wanted, create=True), replace)
 
 
 def list_(as_json: Json = False) -> None:
@@ -117,11 +138,14 @@ def test(
     read_only: Annotated[bool, switch("Write nothing there.", "--read-only")] = False,
     as_json: Json = False,
 ) -> None:
-    """Test a datastore: list it, write a small file, read it back, remove it.
+    """Test a datastore: say what its credential may do, list it, write a small file, read it back, remove it.
+
+    One that is only read is tested with --read-only.
 
     \b
     Examples:
       muster datastore test scratch
+      muster datastore test scratch --read-only
     """
     works = list(Storage(connect().calls).test_datastore(name, write=not read_only))
     for text in works:

@@ -36,7 +36,7 @@ from muster.environments.venvs.builder import Progress, ensure, has_gpus
 from muster.environments.venvs.cache import Built, Cache
 from muster.environments.venvs.interpreters import Interpreter, NoInterpreter, find, host_platform
 from muster.environments.venvs.recipe import key_of, without_secrets
-from muster.errors import Conflict, MusterError, NotFound, ServerUnavailable, UserError
+from muster.errors import Conflict, NotFound, ServerUnavailable, UserError
 from muster.job.azure import settle
 from muster.job.environmentfile import environment_of
 from muster.job.explain import make_spec
@@ -142,7 +142,7 @@ def build(
     try:
         built = ensure(recipe, key, base, cache, Progress(write=say))
     except Failure as failure:
-        raise MusterError(f"{recipe.label} could not be built: {failure.message}", failure.next, failure.code) from None
+        raise UserError(f"{recipe.label} could not be built: {failure.message}", failure.next, failure.code) from None
     took = "was there already" if there else f"built in {duration(time.monotonic() - began)}"
     line = f"{built.key}  {took}  {len(built.record.lock)} packages  {size(built.size)}"
     print_result(_built_view(built, cache), [line], as_json)

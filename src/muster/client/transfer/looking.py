@@ -66,6 +66,33 @@ def changes(before: Mapping[str, FileEntry], now: Mapping[str, FileEntry]) -> li
     return sorted(found, key=lambda change: change.path)
 
 
+@dataclass(frozen=True)
+class Difference:
+    """Two versions of a data asset, held against each other."""
+
+    changes: tuple[Change, ...]
+    same: int
+    unknown: int = 0
+    """Files of the same size whose content is not known of both: they count as the same."""
+
+
+def difference(left: Iterable[FileEntry], right: Iterable[FileEntry]) -> Difference:
+    """What came, went or changed from one list of files to another; by hashes where both are known."""
+    before, now = ({entry.path: entry for entry in entries} for entries in (left, right))
+    found = [Change("new", path, now[path].size) for path in now.keys() - before.keys()]
+    found += [Change("gone", path, before[path].size) for path in before.keys() - now.keys()]
+    same = unknown = 0
+    for path in now.keys() & before.keys():
+        old, new = before[path], now[path]
+        is_known = old.sha256 is not None and new.sha256 is not None
+        if old.size != new.size or (is_known and old.sha256 != new.sha256):
+            found.append(Change("changed", path, new.size))
+            continue
+        same += 1
+        unknown += not is_known
+    return Difference(tuple(sorted(found, key=lambda change: change.path)), same, unknown)
+
+
 def content(storage: Storage, place: Place) -> Iterator[bytes]:
     """The bytes of one file."""
     with explained():

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, insert, select, update
+from sqlalchemy import Connection, Row, func, insert, select, true, update
 
 from muster import errors
 from muster.server.database import tables
@@ -31,7 +31,12 @@ def create(transaction: Transaction, body: NewAsset, kind: str, files: Sequence[
     version = body.version or _free_version(transaction, body.name, number)
     if not _VERSION.fullmatch(version):
         raise errors.JobError(f"{version!r} cannot be a version", "Use letters, digits, '_', '.' and '-', at most 64.")
-    if _row(transaction.connection, body.name, version) is not None:
+    if (taken := _row(transaction.connection, body.name, version)) is not None:
+        if taken.removed_at is not None:
+            raise errors.Conflict(
+                f"there was a data asset {body.name}:{version}, and runs may still name it",
+                "Leave the version out for the next one.",
+            )
         raise errors.Conflict(
             f"the data asset {body.name}:{version} exists, and what exists never changes",
             "Leave the version out for the next one.",
@@ -60,7 +65,7 @@ def create(transaction: Transaction, body: NewAsset, kind: str, files: Sequence[
 
 
 def exists(connection: Connection, name: str, version: str) -> bool:
-    """Whether there is this version of a data asset."""
+    """Whether there is, or was, this version of a data asset."""
     return _row(connection, name, version) is not None
 
 
@@ -69,8 +74,7 @@ def _same_as_newest(
 ) -> AssetView | None:
     """The newest version, where it holds the same files: the same data again is no other version."""
     digest = digest_of(files)
-    table = tables.assets
-    row = transaction.execute(select(table).where(table.c.name == body.name).order_by(table.c.number.desc())).first()
+    row = transaction.execute(_newest(body.name)).first()
     if row is None or digest is None or not files or row.digest != digest or row.type != kind:
         return None
     return message_of(AssetView, row)
@@ -87,16 +91,21 @@ def resolve(connection: Connection, location: Location) -> tuple[Location, Asset
 def find(connection: Connection, name: str, version: str | None) -> AssetView:
     """An asset, its newest version unless one is named."""
     table = tables.assets
-    if version is not None:
-        row = _row(connection, name, version)
-    else:
-        row = connection.execute(select(table).where(table.c.name == name).order_by(table.c.number.desc())).first()
-    if row is not None:
+    row = _row(connection, name, version) if version is not None else connection.execute(_newest(name)).first()
+    if row is not None and row.removed_at is None:
         return message_of(AssetView, row)
+    there = (table.c.name == name, table.c.removed_at.is_(None))
     known = connection.execute(
-        select(table.c.version).where(table.c.name == name).order_by(table.c.number.desc()).limit(10)
+        select(table.c.version).where(*there).order_by(table.c.number.desc()).limit(10)
     ).scalars()
     versions = ", ".join(known)
+    if versions and version is None:
+        raise errors.NotFound(
+            f"all versions of the data asset {name} are archived",
+            f"Name one of them: {versions}; `muster data archive {name}:VERSION --undo` brings it back.",
+        )
+    if row is not None:
+        raise errors.NotFound(f"the data asset {name}:{version} was removed", f"There are: {versions or 'none'}.")
     if versions:
         raise errors.NotFound(f"the data asset {name} has no version {version}", f"Its newest versions: {versions}.")
     raise errors.NotFound(
@@ -104,10 +113,12 @@ def find(connection: Connection, name: str, version: str | None) -> AssetView:
     )
 
 
-def listing(connection: Connection, name: str | None = None) -> list[AssetView]:
-    """Assets, the newest version of each first."""
+def listing(connection: Connection, name: str | None = None, archived: bool = False) -> list[AssetView]:
+    """Assets, the newest version of each first; with `archived` also those."""
     table = tables.assets
-    query = select(table).order_by(table.c.name, table.c.number.desc())
+    query = select(table).where(table.c.removed_at.is_(None)).order_by(table.c.name, table.c.number.desc())
+    if not archived:
+        query = query.where(table.c.archived_at.is_(None))
     if name is not None:
         query = query.where(table.c.name == name)
     return [message_of(AssetView, row) for row in connection.execute(query)]
@@ -165,7 +176,7 @@ def refuse_kept(connection: Connection, store: str, *paths: str) -> None:
     """Refuse to write where the content of an asset lies, or to a folder around it: it never changes."""
     root = datastore_address(store, "")
     for what, table in (("data asset", tables.assets), ("model", tables.models)):
-        query = select(table.c.name, table.c.version, table.c.address).where(_below(table, root))
+        query = select(table.c.name, table.c.version, table.c.address).where(_below(table, root), is_there(table))
         for row in connection.execute(query):
             kept = parse_address(row.address).path
             for path in paths:
@@ -182,6 +193,18 @@ def _refuse_around(what: str, kept: str, store: str, path: str) -> None:
         raise errors.Conflict(
             f"{path} in {store} belongs to {what}, which never changes", "Write elsewhere, and make a new version."
         )
+
+
+def is_there(table: Any) -> Any:
+    """Of assets, those that were not removed; a model that is removed has no row."""
+    return table.c.removed_at.is_(None) if "removed_at" in table.c else true()
+
+
+def _newest(name: str) -> Any:
+    """The newest version that is neither archived nor removed."""
+    table = tables.assets
+    there = (table.c.name == name, table.c.archived_at.is_(None), table.c.removed_at.is_(None))
+    return select(table).where(*there).order_by(table.c.number.desc())
 
 
 def _below(table: Any, root: str) -> Any:

@@ -10,15 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import fsspec
-from sqlalchemy import Connection, Row, delete, func, select
+from sqlalchemy import Connection, Row, delete, func, select, true
 
 from muster import errors
 from muster.control.access import Action, Caller, require
+from muster.host.egress import fenced
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.server.database.records import upsert
 from muster.storage.addresses import DEFAULT_DATASTORE, Location, datastore_address
+from muster.storage.connectors.creating import create_root
 from muster.storage.connectors.datastore import Datastore, StoreFolder, open_datastore
 from muster.storage.grants import covers
 from muster.storage.kinds import (
@@ -35,6 +37,7 @@ from muster.storage.kinds import (
     read_options,
 )
 from muster.storage.reach import require_path, require_store
+from muster.storage.sas import permissions
 from muster.wire import states
 from muster.wire.codec import from_json, to_json
 from muster.wire.data.datastores import DatastoreView, NewDatastore
@@ -42,6 +45,10 @@ from muster.wire.people import ADMIN
 
 BUILT_IN_FOLDER = "data"
 """Where the workspace's own datastore lies in the workspace store."""
+_WIDE_KEY = (
+    "an account key opens everything in the account and never expires. Where only this datastore is needed, a SAS for "
+    "it (--sas FILE) or an identity (--identity) would do."
+)
 _OWN = StoreSpec(DEFAULT_DATASTORE, WorkspaceFolder())
 
 
@@ -66,7 +73,16 @@ def add(
     kept = {name: getattr(view, name) for name in ("name", "kind", "options", "created_at", "description", "owner")}
     upsert(transaction, table, {**kept, "sealed": sealed})
     transaction.after_commit.append(lambda: context.data.forget(spec.name))
-    return view
+    return replace(view, notice=_WIDE_KEY if spec.credential.account_key else None)
+
+
+def create_place(context: Context, body: NewDatastore, caller: Caller) -> None:
+    """Make the container, share or folder that a datastore is to lie in, where it is missing."""
+    spec = make_store(body.name, body.kind, body.options, body.credential)
+    spec = replace(spec, vouched=caller.role == ADMIN)
+    require_reach(context, spec)
+    with fenced(context.reach.fence if _is_guarded(context, spec) else None):
+        create_root(spec)
 
 
 def _check_here(context: Context, spec: StoreSpec) -> None:
@@ -80,7 +96,8 @@ def _check_here(context: Context, spec: StoreSpec) -> None:
     if not isinstance(options, LocalFolder):
         return
     if not Path(options.path).is_dir():
-        raise errors.NotFound(f"there is no folder {options.path} on the server's machine", "Make it first.")
+        hint = "Make it first, or have it made: --create."
+        raise errors.NotFound(f"there is no folder {options.path} on the server's machine", hint)
     if options.encrypted and context.files.ring is None:
         hint = "`muster key create FILE` makes a key and says how the workspace gets it."
         raise errors.Conflict(f"the datastore {spec.name} is to be encrypted, and the workspace has no key", hint)
@@ -175,7 +192,8 @@ def remove(context: Context, transaction: Transaction, name: str, caller: Caller
     address = datastore_address(name, "")
     for what, kept in (("data asset", tables.assets), ("model", tables.models)):
         lies_there = func.substr(kept.c.address, 1, len(address)) == address
-        used = transaction.execute(select(kept.c.name, kept.c.version).where(lies_there)).first()
+        there = kept.c.removed_at.is_(None) if kept is tables.assets else true()
+        used = transaction.execute(select(kept.c.name, kept.c.version).where(lies_there, there)).first()
         if used is not None:
             raise errors.Conflict(f"the {what} {used.name}:{used.version} lies in {name}", "It has to stay.")
     run = _run_that_uses(transaction.connection, address)
@@ -201,15 +219,28 @@ def try_out(context: Context, spec: StoreSpec, write: bool) -> tuple[str, ...]:
     seen = sum(1 for _, _ in zip(range(1000), datastore.entries(""), strict=False))
     listed = f"lists its files ({'1,000 or more' if seen == 1000 else f'{seen:,}'})"
     if not write:
-        return (listed,)
+        return (*_credential_words(spec), listed)
     name = f".muster-test-{secrets.token_hex(4)}"
-    datastore.write(name, [b"muster"])
     try:
-        if b"".join(datastore.read(name)) != b"muster":
-            raise errors.UserError(f"the datastore {spec.name} gave back something else than was written to it")
-    finally:
+        datastore.write(name, [b"muster"])
+    except (errors.AccessDenied, errors.JobError) as error:
+        hint = f"`muster datastore test {spec.name} --read-only` tests one that is only read."
+        words = "; ".join((*_credential_words(spec), listed, "it cannot be written to"))
+        raise type(error)(f"{error.message}. What is known: {words}", f"{hint} {error.hint or ''}".strip()) from error
+    if b"".join(datastore.read(name)) != b"muster":
+        raise errors.UserError(f"the datastore {spec.name} gave back something else than was written to it")
+    try:
         datastore.remove(name)
-    return (listed, "writes, reads back and removes a file")
+    except errors.AccessDenied:
+        return (*_credential_words(spec), listed, f"writes and reads back a file, and may not remove it: {name} stays")
+    return (*_credential_words(spec), listed, "writes, reads back and removes a file")
+
+
+def _credential_words(spec: StoreSpec) -> tuple[str, ...]:
+    """What the credential may do, as far as that can be told from itself."""
+    if spec.credential.account_key:
+        return (f"its credential: {_WIDE_KEY}",)
+    return (permissions(spec.credential.sas),) if spec.credential.sas else ()
 
 
 def matching(context: Context, connection: Connection, location: Location) -> tuple[StoreSpec, str] | None:

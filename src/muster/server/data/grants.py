@@ -361,7 +361,7 @@ def refused_input(name: str, error: errors.MusterError) -> InputOrder:
 
 
 def _refused(error: errors.MusterError) -> Access:
-    return Access("refused", "", options={"message": str(error)})
+    return Access("refused", "", options={"message": error.message, "next": error.hint or ""})
 
 
 def _or_refused(make: Callable[[], Access | None]) -> Access | None:

@@ -71,8 +71,11 @@ def _load(connection: Connection) -> Known:
         by_run.setdefault(row.run_id, []).append(row)
     superseded = [row for run in completed & by_run.keys() for row in checkpoints.superseded(by_run[run])]
     root = datastore_address(DEFAULT_DATASTORE, "")
-    kept = (tables.assets.c.address, tables.models.c.address)
-    addresses = [address for column in kept for address in connection.execute(select(column)).scalars() if address]
+    kept = (
+        select(tables.assets.c.address).where(tables.assets.c.removed_at.is_(None)),
+        select(tables.models.c.address),
+    )
+    addresses = [address for query in kept for address in connection.execute(query).scalars() if address]
     snapshots = connection.execute(select(tables.snapshots)).all()
     models = connection.execute(select(tables.models.c.run_id).where(tables.models.c.run_id.is_not(None))).scalars()
     return Known(

@@ -12,7 +12,7 @@ from muster import errors
 from muster.control.access import Action, Caller
 from muster.host.hashing import measure_pieces
 from muster.server.context import Context
-from muster.server.data import asset_content, assets, datastores, grants, own_access
+from muster.server.data import asset_content, asset_life, assets, datastores, grants, own_access
 from muster.server.http import ranges
 from muster.server.http.dependencies import CallerOf, ContextOf
 from muster.server.http.needs import needs
@@ -36,7 +36,7 @@ from muster.wire.data.access import (
     OpenedAccess,
     Scope,
 )
-from muster.wire.data.assets import AssetView, NewAsset
+from muster.wire.data.assets import AssetChange, AssetUses, AssetView, NewAsset
 from muster.wire.data.datastores import DatastoreTest, DatastoreTestResult, DatastoreView, NewDatastore
 
 T = TypeVar("T")
@@ -57,6 +57,8 @@ async def create_datastore(
 ) -> DatastoreView:
     """Give storage a name; with `replace` also one that is taken, by its owner."""
     audit.about(body.name, body.kind)
+    if body.create:
+        await _slowly(context, datastores.create_place, context, body, caller)
     return await context.database.write(lambda t: datastores.add(context, t, body, replace, caller))
 
 
@@ -103,9 +105,11 @@ async def revoke_grant(grant_id: str, context: ContextOf, caller: CallerOf) -> R
 
 
 @router.get("/assets", dependencies=[needs(Action.READ)])
-async def list_assets(context: ContextOf, page: PageOf, name: str | None = None) -> list[AssetView]:
-    """Data assets, the newest version of each first."""
-    found = await context.database.read(lambda c: assets.listing(c, name))
+async def list_assets(
+    context: ContextOf, page: PageOf, name: str | None = None, archived: bool = False
+) -> list[AssetView]:
+    """Data assets, the newest version of each first; with `archived` also those that are."""
+    found = await context.database.read(lambda c: assets.listing(c, name, archived))
     return page.of(found, lambda item: (item.name, -item.number))
 
 
@@ -130,6 +134,26 @@ async def asset_manifest(name: str, context: ContextOf, page: FilesPageOf, versi
     """The files of a data asset with their sizes and hashes."""
     found = await context.database.read(lambda c: assets.files(c, assets.find(c, name, version)))
     return FileList(tuple(page.of(found, lambda item: (item.path,))))
+
+
+@router.patch("/assets/{name}/versions/{version}", dependencies=[needs(Action.REGISTER)])
+async def change_asset(name: str, version: str, body: AssetChange, context: ContextOf) -> AssetView:
+    """Archive a version, or show it again; its content never changes."""
+    audit.about(f"data asset {name}:{version}", "archive" if body.archived else "unarchive")
+    return await context.database.write(lambda t: asset_life.archive(t, name, version, body.archived))
+
+
+@router.delete("/assets/{name}/versions/{version}", dependencies=[needs(Action.DELETE_DATA)])
+async def delete_asset(name: str, version: str, context: ContextOf) -> AssetUses:
+    """Forget a version that no active run uses; its number is not given again."""
+    audit.about(f"data asset {name}:{version}", "delete")
+    return await context.database.write(lambda t: asset_life.remove(t, name, version))
+
+
+@router.get("/assets/{name}/versions/{version}/uses", dependencies=[needs(Action.READ)])
+async def asset_uses(name: str, version: str, context: ContextOf) -> AssetUses:
+    """The runs that have a version as an input."""
+    return await context.database.read(lambda c: asset_life.uses(c, assets.find(c, name, version)))
 
 
 @router.get("/assets/{name}/versions/{version}/files", dependencies=[needs(Action.READ_DATA)])

@@ -411,6 +411,8 @@ assets = Table(
     Column("run_id", String(255)),
     Column("created_by", Text),
     Column("created_at", Float, nullable=False),
+    Column("archived_at", Float),
+    Column("removed_at", Float),
 )
 
 asset_files = Table(

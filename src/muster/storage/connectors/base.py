@@ -14,6 +14,14 @@ from muster.wire.data.access import FileEntry
 
 BLOCK_BYTES = 8 << 20
 PIECE_BYTES = 1 << 20
+REFUSED_NEXT = (
+    "Is the credential right, not expired, and wide enough? `muster datastore test NAME` says what it may do; "
+    "`muster datastore create NAME --replace` sets another."
+)
+UNREACHABLE_NEXT = (
+    "Check the address, and the network and proxy of the machine that asked; `muster datastore test NAME` tries it "
+    "from the server."
+)
 ONE_FILE = "file"
 """What a source that is one file is called where it has no name of its own."""
 
@@ -22,11 +30,19 @@ class TransferError(Exception):
     """A transfer that failed; the code is one of the verdict's. What is final will not pass when it is tried again."""
 
     def __init__(
-        self, code: str, message: str, final: bool = False, status: int | None = None, reason: str = ""
+        self,
+        code: str,
+        message: str,
+        final: bool = False,
+        status: int | None = None,
+        reason: str = "",
+        next: str = "",
     ) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
+        self.next = next
+        """What the user can do about it, where that is not what one does about its code."""
         self.final = final
         self.status = status
         """What a service answered."""
@@ -45,7 +61,7 @@ class AccessRefused(TransferError):
     """The storage did not accept the grant; where a fresh one does not help, nothing will."""
 
     def __init__(self, message: str, status: int, reason: str) -> None:
-        super().__init__("data_unavailable", message, True, status, reason)
+        super().__init__("data_unavailable", message, True, status, reason, REFUSED_NEXT)
 
 
 class Source(Protocol):

@@ -35,6 +35,7 @@ from muster.storage.kinds import (
     StoreSpec,
     describe,
     endpoint_of,
+    extra_for,
     root_of,
 )
 from muster.store.backend import Store
@@ -293,10 +294,15 @@ def _explained(spec: StoreSpec) -> Iterator[None]:
     except ImportError as error:
         raise errors.MissingExtra(
             f"the datastore {spec.name} ({describe(spec)}) needs a package that is missing: {error.name or error}",
-            "Install it beside the server.",
+            f"Install it beside the server{_with_command(spec)}.",
         ) from error
     except Exception as error:
         raise refusal_of(error, spec) from None
+
+
+def _with_command(spec: StoreSpec) -> str:
+    extra = extra_for(spec.options.url) if isinstance(spec.options, FsspecAddress) else None
+    return f": {install_command(extra)}" if extra else ""
 
 
 def refusal_of(error: Exception, spec: StoreSpec) -> errors.MusterError:

@@ -127,6 +127,13 @@ class Filesystem:
         self._fs.makedirs(target.rpartition("/")[0], exist_ok=True)
         self._fs.mv(self._path(name), target)
 
+    def create(self) -> bool:
+        """Make the root, such as a bucket; False where it is there already."""
+        if self._fs.exists(self._root):
+            return False
+        self._fs.makedirs(self._root, exist_ok=True)
+        return True
+
     def remove(self, path: str) -> None:
         if self._fs.exists(self._path(path)):
             self._fs.rm_file(self._path(path))

@@ -7,7 +7,7 @@ from typing import Unpack
 
 from muster.errors import ServerUnavailable
 from muster.host.http import Address, Answer, Repeatable, RetryingClient, UntrustedCertificate
-from muster.storage.connectors.base import AccessRefused, SourceChanged, TransferError
+from muster.storage.connectors.base import UNREACHABLE_NEXT, AccessRefused, SourceChanged, TransferError
 
 _TIMEOUT_S = 60.0
 _SPOOL_TIMEOUT_S = 600.0
@@ -32,7 +32,7 @@ class Http:
         except UntrustedCertificate as error:
             raise TransferError("data_unavailable", error.message) from error
         except ServerUnavailable as error:
-            raise TransferError("data_unavailable", f"{what}: {error.message}") from error
+            raise TransferError("data_unavailable", f"{what}: {error.message}", next=UNREACHABLE_NEXT) from error
         if answer.status < 300 or answer.status in sent.get("allowed", ()):
             return answer
         raise _trouble(method, what, answer)

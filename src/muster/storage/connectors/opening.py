@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import unquote, urlsplit
 
+from muster.host.extras import install_command
 from muster.host.http import Address
 from muster.storage.connectors.azure import Blob, Share
 from muster.storage.connectors.base import ONE_FILE, TransferError
@@ -12,6 +13,7 @@ from muster.storage.connectors.files import Folder
 from muster.storage.connectors.filesystems import Filesystem
 from muster.storage.connectors.http import Http
 from muster.storage.connectors.web import MusterStore, Web, WritableWeb
+from muster.storage.kinds import extra_for
 from muster.wire.data.access import Access
 
 Writable = Folder | Filesystem | Blob | Share | MusterStore
@@ -25,7 +27,11 @@ def open_access(access: Access, server: Address | None = None, refresh: Refresh 
     if access.kind == "fsspec":
         try:
             return Filesystem.at(access.url, access.options, label)
-        except (ImportError, ValueError) as error:
+        except ImportError as error:
+            extra = extra_for(access.url)
+            hint = f"Install it where it is read: {install_command(extra)}" if extra else ""
+            raise TransferError("data_unavailable", f"{label}: {error}", next=hint) from error
+        except ValueError as error:
             raise TransferError("data_unavailable", f"{label}: {error}") from error
     keys = Keys(access.token, _tokens(access), refresh)
     if access.kind == "azure-blob":

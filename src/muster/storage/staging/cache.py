@@ -61,6 +61,18 @@ class Held:
         self.lock.release()
 
 
+@dataclass(frozen=True)
+class Cached:
+    """A tree of the cache, for those who look."""
+
+    digest: str
+    size: int
+    files: int
+    used_at: float
+    in_use: bool
+    first_file: str
+
+
 class Cache:
     """One folder, used by any number of processes."""
 
@@ -110,8 +122,8 @@ class Cache:
         raise TransferError(
             "disk_full",
             f"{what} needs {_gib(size)} in the cache {self.root}: its limit is {_gib(self._trees.limit_bytes)}, of "
-            f"which {_gib(room.busy_bytes)} is in use by running jobs, and its disk has {_gib(free)} to give. Raise "
-            "MUSTER_CACHE_BYTES or set MUSTER_CACHE_DIR to a larger disk for the node's agent.",
+            f"which {_gib(room.busy_bytes)} is in use by running jobs, and its disk has {_gib(free)} to give",
+            next=_over_limit(size, self._trees.limit_bytes, room.busy_bytes),
         )
 
     def commit(self, key: str, entries: list[FileEntry]) -> Held:
@@ -133,6 +145,28 @@ class Cache:
             held.lock.release()
             raise TransferError("platform", f"{held.entry.folder} was changed while it was put in place")
         return _held(held)
+
+    @property
+    def limit_bytes(self) -> int:
+        return self._trees.limit_bytes
+
+    def trees(self) -> list[Cached]:
+        """Every tree, the one used last first."""
+        return [
+            Cached(
+                entry.key,
+                entry.record.size,
+                len(entry.record.files),
+                entry.used_at,
+                self._trees.is_used(entry.key),
+                min(entry.record.files, default=""),
+            )
+            for entry in self._trees.entries()
+        ]
+
+    def remove(self, digest: str) -> bool:
+        """Remove a tree unless somebody uses it."""
+        return self._trees.remove(digest)
 
     def drop_partial(self, key: str) -> None:
         """Begin again from nothing; called while filling."""
@@ -178,6 +212,18 @@ def _is_sound(entry: Entry[Tree]) -> bool:
     if files != tree.files or tree.boot != boot:
         write_json(entry.folder / _TREE, to_json(Tree(boot, tree.size, files)))
     return True
+
+
+def _over_limit(size: int, limit: int, busy: int) -> str:
+    """What helps against a cache without room: its own limit, or what lies on its disk."""
+    larger = "set MUSTER_CACHE_DIR to a larger disk for the node's agent"
+    if size > limit:
+        return (
+            f"Raise MUSTER_CACHE_BYTES or {larger}: freeing space does not help, the limit is smaller than the input."
+        )
+    if size > limit - busy:
+        return f"Wait for the jobs that use the cache, raise MUSTER_CACHE_BYTES, or {larger}."
+    return f"Free space on the cache's disk, or {larger}."
 
 
 def _default_limit(root: Path) -> int:

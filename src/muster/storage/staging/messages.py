@@ -148,6 +148,8 @@ class Failure:
     code: str
     message: str
     final: bool
+    next: str = field(default="", metadata=OMIT)
+    """What the user can do, where that is not what one does about the code."""
 
 
 @wire

@@ -44,6 +44,7 @@ from muster.wire.data.access import Access, FileEntry, HashedFile, where_of
 from muster.wire.node.peers import BlocksAnswer, BlocksReport
 
 _REPORT_S = 0.5
+_STILL_REPORTS = 10
 _END_S = 15.0
 
 
@@ -53,7 +54,7 @@ def main() -> None:
         request: Request = from_json(Request, line.receive())  # type: ignore[arg-type]
         line.say(Report(done=_carried_out(request, line)))
     except TransferError as error:
-        line.say(Report(failed=Failure(error.code, error.message, error.final)))
+        line.say(Report(failed=Failure(error.code, error.message, error.final, error.next)))
     except (Unwanted, ParentGone):
         return
     # What is held stays held until the agent has taken it over.
@@ -92,9 +93,12 @@ class Line:
 
     def _report(self) -> None:
         sent: ProgressReport | None = None
+        unchanged = 0
         while not self.closed.wait(_REPORT_S):
             now = self.progress.report()
-            if now != sent and now.total_files:
+            unchanged = unchanged + 1 if now == sent else 0
+            # What stands still is told as well, less often: an old rate would say that it moves.
+            if now.total_files and unchanged % _STILL_REPORTS == 0:
                 sent = now
                 self.say(Report(progress=now))
 

@@ -183,6 +183,6 @@ def check_room(folder: Path, size: int, what: str) -> None:
         gib = 1 << 30
         raise TransferError(
             "disk_full",
-            f"{what} needs {size / gib:.2f} GiB in {folder}, which has {free / gib:.2f} GiB free. Free some space "
-            "there, or read the input with mode ro_mount, which needs no copy.",
+            f"{what} needs {size / gib:.2f} GiB in {folder}, which has {free / gib:.2f} GiB free",
+            next="Free some space there, or read the input with mode ro_mount, which needs no copy.",
         )

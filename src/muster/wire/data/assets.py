@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 
+from muster.wire.codec import OMIT
 from muster.wire.data.access import FileEntry, HashedFile
 from muster.wire.message import wire
 
@@ -45,6 +46,29 @@ class AssetView:
     run_id: str | None
     created_by: str | None
     created_at: float
+    archived_at: float | None = field(default=None, metadata=OMIT)
+    """Since when it is in no list and not the latest; jobs that name it still get it."""
+
+
+@wire
+class AssetChange:
+    """The body of `PATCH assets/NAME/versions/V`."""
+
+    archived: bool
+
+
+@wire
+class AssetUses:
+    """What refers to a version of a data asset."""
+
+    active: tuple[str, ...]
+    """Runs that are not over."""
+    ended: int
+    """How many that are over had it as an input."""
+    last: tuple[str, ...] = ()
+    """The newest of these."""
+    made_by: str | None = None
+    """The run that it came from."""
 
 
 def digest_of(found: Iterable[FileEntry]) -> str | None:

@@ -19,6 +19,8 @@ class NewDatastore:
     """What the kind takes; for `fsspec` whatever its filesystem does."""
     credential: Mapping[str, Json] = field(default_factory=dict, repr=False)
     description: str | None = None
+    create: bool = False
+    """Make the container, share or folder where it is missing."""
 
 
 @wire
@@ -38,6 +40,8 @@ class DatastoreView:
     problem: str | None = field(default=None, metadata=OMIT)
     owner: str | None = field(default=None, metadata=OMIT)
     """Who may change it; None: only administrators."""
+    notice: str | None = field(default=None, metadata=OMIT)
+    """What its owner should know when it is made."""
 
 
 @wire

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from muster.client.transfer.looking import Change, Shown, changes, level
+from muster.client.transfer.looking import Change, Difference, Shown, changes, difference, level
 from muster.client.transfer.places import parse_place, stored
 from muster.client.transfer.plan import Copy, decide, landing
 from muster.errors import Conflict, JobError, UserError
@@ -92,3 +92,10 @@ def test_only_a_datastore_can_be_written_to_by_commands_that_need_one() -> None:
         stored("./images", "rm")
     with pytest.raises(JobError, match="leaves its store"):
         stored(f"{A}/../x", "rm")
+
+
+def test_two_versions_are_compared_by_hashes_where_both_are_known() -> None:
+    left = [FileEntry("a", 1, "x"), FileEntry("b", 1, "x"), FileEntry("c", 1), FileEntry("d", 1, "x")]
+    right = [FileEntry("a", 1, "x"), FileEntry("b", 1, "y"), FileEntry("c", 1, "z"), FileEntry("e", 2, "x")]
+    expected = (Change("changed", "b", 1), Change("gone", "d", 1), Change("new", "e", 2))
+    assert difference(left, right) == Difference(expected, same=2, unknown=1)

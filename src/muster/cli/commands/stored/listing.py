@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from muster.cli.commands.stored.assets import remove_asset
 from muster.cli.console import print_lines, say
 from muster.cli.options import Json, argument, option, print_json, print_result, seconds_of, switch
 from muster.cli.text import counted, moment, size, table
@@ -74,19 +75,27 @@ def cat(
 
 
 def rm(
-    address: Annotated[str, argument("ADDRESS", "azureml://datastores/NAME/paths/…")],
+    address: Annotated[str, argument("ADDRESS", "azureml://datastores/NAME/paths/…, or an asset as NAME:VERSION.")],
     recursive: Annotated[bool, switch("A folder, with all that is below it.", "--recursive", "-r")] = False,
     yes: Annotated[bool, switch("Do not ask.", "--yes", "-y")] = False,
     dry_run: Annotated[bool, switch("Only say what would be removed.", "--dry-run")] = False,
     as_json: Json = False,
 ) -> None:
-    """Remove a file or folder of a datastore. What a data asset or a model holds stays.
+    """Remove a file or folder of a datastore, or a version of a data asset that no active run uses.
+
+    What a data asset or a model holds stays; the number of a version that was removed is not used again.
 
     \b
     Examples:
       muster data rm azureml://datastores/workspaceblobstore/paths/photos --recursive --yes
+      muster data rm digits:1 --dry-run
     """
     storage = Storage(connect().calls)
+    if "://" not in address and ":" in address:
+        uses = remove_asset(storage, address, yes, _ask, dry_run)
+        if as_json:
+            print_json({"asset": address, "uses": uses, "dry_run": dry_run})
+        return
     place = stored(address, "rm")
     found = storage.files(place.store, place.path)
     if not found:
