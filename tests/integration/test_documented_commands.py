@@ -146,6 +146,10 @@ def test_the_examples_of_the_command_reference_work(workspace: Path) -> None:
         if item.command.startswith("muster cancel"):
             cancel_a_run_that_sleeps(item, workspace)
             continue
+        if item.command.startswith("muster notify test"):
+            # Nobody answers at the addresses of examples.
+            execute(item, workspace, REFERENCE, allowed={1})
+            continue
         if item.command == "muster init":
             shutil.rmtree(workspace / "elsewhere", ignore_errors=True)
             (workspace / "elsewhere").mkdir()

@@ -67,7 +67,7 @@ PANELS = {
         "notify": Word(
             "team.notify:COMMANDS",
             "Be told when runs end, fail, hang, or their loss is NaN.",
-            "muster notify @latest https://example.org/hook",
+            "muster notify @latest https://hooks.example.org/me",
             otherwise="watch",
         ),
         "wait": Word("runs:wait", "Wait until runs have ended.", "muster wait @latest --timeout 1h"),

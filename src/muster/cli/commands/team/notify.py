@@ -40,8 +40,8 @@ def watch(
 
     \b
     Examples:
-      muster notify @latest https://example.org/hook
-      muster notify @latest https://example.org/hook --when fails,nan
+      muster notify @latest https://hooks.example.org/me
+      muster notify @latest https://hooks.example.org/me --when fails,nan
     """
     made = connect().watch(run, to, _words(when), seconds_of("--quiet", quiet))
     say(f"{_place(made)} is told when {made.run} {_said(made.when)}")
@@ -66,8 +66,8 @@ def add(
 
     \b
     Examples:
-      muster notify add hook https://example.org/hook
-      muster notify add phone ntfy+https://ntfy.sh/my-secret-topic --when fails,hangs,nan
+      muster notify add hook https://hooks.example.org/me
+      muster notify add phone ntfy+https://ntfy.example.org/my-topic --when fails,hangs,nan
     """
     known = get_args(Runs)
     chosen: Runs | None = next((word for word in known if word == runs), None)
@@ -109,19 +109,6 @@ def list_(
         say("no receivers; `muster notify add NAME ADDRESS` makes one" if run is None else "nobody in particular")
 
 
-def remove(name: Name, as_json: Json = False) -> None:
-    """Remove a receiver; what is still on its way to it is dropped.
-
-    \b
-    Examples:
-      muster notify remove hook
-    """
-    connect().remove_receiver(name)
-    say(f"receiver {name} is removed")
-    if as_json:
-        print_json({"removed": name})
-
-
 def test(name: Name, as_json: Json = False) -> None:
     """Send a receiver a message now, and say what it answers.
 
@@ -138,6 +125,19 @@ def test(name: Name, as_json: Json = False) -> None:
         if not as_json:
             say(f"{name} did not take it: {found.answer}")
         raise typer.Exit(1)
+
+
+def remove(name: Name, as_json: Json = False) -> None:
+    """Remove a receiver; what is still on its way to it is dropped.
+
+    \b
+    Examples:
+      muster notify remove hook
+    """
+    connect().remove_receiver(name)
+    say(f"receiver {name} is removed")
+    if as_json:
+        print_json({"removed": name})
 
 
 def _words(text: str) -> list[str]:
@@ -170,4 +170,4 @@ def _last(item: ReceiverView, now: float) -> str:
     )
 
 
-COMMANDS = (watch, add, list_, remove, test)
+COMMANDS = (watch, add, list_, test, remove)
