@@ -47,7 +47,9 @@ def arguments(world: World, given: list[str] | None = None) -> argparse.Namespac
     elif args.backend == "horovod" and world.launcher != "mpi":
         raise SystemExit("--backend horovod needs ranks that mpirun started (`distribution: {type: mpi}`)")
     elif args.backend == "horovod" and not has_horovod:
-        raise SystemExit("--backend horovod: Horovod is not installed here (`environment: horovod-torch` has it)")
+        raise SystemExit(
+            "--backend horovod: Horovod is not installed here (`environment: horovod-torch` or `horovod-compat`)"
+        )
     if args.channels_last is None:
         args.channels_last = args.backend != "horovod"
     elif args.channels_last and args.backend == "horovod":

