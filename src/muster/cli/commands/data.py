@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from muster.cli.commands.files import Meter
 from muster.cli.commands.imagenet import imagenet
+from muster.cli.commands.shards.packing import index, pack
 from muster.cli.console import say
 from muster.cli.options import Json, argument, option, print_json, print_result, switch
 from muster.cli.text import counted, moment, size, table
@@ -184,4 +185,4 @@ def _amount(item: AssetView) -> str:
     return f"{counted(item.num_files, 'file')}, {size(item.size)}"
 
 
-COMMANDS = (create, list_, show, upload, download, imagenet)
+COMMANDS = (create, list_, show, upload, download, pack, imagenet, index)
