@@ -29,6 +29,7 @@ PUBLIC = [
     "muster.ml.constants",
     "muster.ml.entities",
     "muster.training",
+    "muster.training.data",
 ]
 
 
@@ -42,7 +43,7 @@ def test_the_public_names_and_their_signatures_are_known() -> None:
 
 @pytest.mark.parametrize("module", PUBLIC)
 def test_a_public_module_lists_its_names(module: str) -> None:
-    if module == "muster.training":
+    if module.startswith("muster.training"):
         pytest.importorskip("torch")
     loaded = importlib.import_module(module)
     assert len(loaded.__all__) == len(set(loaded.__all__)) and set(dir(loaded)) >= set(loaded.__all__)

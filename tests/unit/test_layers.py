@@ -197,9 +197,12 @@ def test_modules_are_named_by_what_they_hold() -> None:
 @pytest.mark.parametrize(
     ("layer", "allowed"),
     [
-        *((name, set()) for name in ("version", "errors", "defaults", "wire", "host", "paths", "runtime", "scoring")),
+        *(
+            (name, set())
+            for name in ("version", "errors", "defaults", "wire", "host", "paths", "shards", "runtime", "scoring")
+        ),
         ("agent", {"psutil"}),
-        ("training", {"torch"}),
+        ("training", {"torch", "numpy", "fsspec", "pyarrow", "tensorflow"}),
         *((f"engines.ray.{name}", set()) for name in ("cluster", "leash", "node_tasks")),
     ],
 )
@@ -237,7 +240,7 @@ RAY_ALONE = {"engines.ray.bridge", "engines.ray.broker"}
 """Run inside the Ray cluster, or in a process of their own; the server imports neither."""
 
 
-FRAMEWORKS_OF = {"training": {"torch"}, "horovod_compat": {"torch", "tensorflow", "mpi4py"}}
+FRAMEWORKS_OF = {"training": {"torch", "tensorflow"}, "horovod_compat": {"torch", "tensorflow", "mpi4py"}}
 
 
 def test_only_rooms_for_scripts_import_a_frameworks_library() -> None:
@@ -272,6 +275,11 @@ def test_importing_muster_loads_nothing_until_a_name_is_used() -> None:
     third_party = {name for name in loaded if name.split(".")[0] not in {*sys.stdlib_module_names, "muster"}}
     assert not third_party
     assert {name for name in loaded if name.startswith("muster")} <= {"muster", "muster.errors"}
+
+
+def test_data_for_training_needs_no_framework() -> None:
+    loaded = {name.split(".")[0] for name in loaded_by("import muster.training.data")}
+    assert not loaded & {"torch", "tensorflow", "pyarrow", "fsspec"}
 
 
 def test_the_client_does_not_load_the_servers_libraries() -> None:

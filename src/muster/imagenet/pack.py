@@ -8,7 +8,6 @@ import io
 import json
 import os
 import random
-import tarfile
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, as_completed
@@ -20,9 +19,9 @@ from muster.errors import Conflict, JobError
 from muster.host.files import write_json
 from muster.host.locks import FileLock
 from muster.imagenet.archives import Image
+from muster.shards.tar import BLOCK, TAR_END, header, padded
 from muster.wire.codec import from_json
 
-_BLOCK = 512
 _TAR_END = 10_240
 _PLAN = "plan.json"
 _DONE = "shards.jsonl"
@@ -77,7 +76,7 @@ def plan_shards(images: Sequence[Image], per_shard: int, seed: int, prefix: str)
 
 def room_needed(shards: Iterable[Shard]) -> int:
     """Bytes on disk, where no image is made smaller."""
-    return sum(_TAR_END + sum(4 * _BLOCK + image.size + _BLOCK for image in shard.images) for shard in shards)
+    return sum(_TAR_END + sum(4 * BLOCK + image.size + BLOCK for image in shard.images) for shard in shards)
 
 
 @contextmanager
@@ -189,13 +188,13 @@ def _pack(
             jpeg, changed = _as_jpeg(_read(source.fileno(), archive, image), image, archive, resize)
             if changed:
                 converted.append(image.name)
-            put(_header(f"{number:06d}.jpg", len(jpeg)))
+            put(header(f"{number:06d}.jpg", len(jpeg)))
             index.append((size, len(jpeg), image.label))
-            put(_padded(jpeg))
+            put(padded(jpeg))
             label = str(image.label).encode()
-            put(_header(f"{number:06d}.cls", len(label)) + _padded(label))
+            put(header(f"{number:06d}.cls", len(label)) + padded(label))
             advance(image.size)
-        put(b"\0" * (2 * _BLOCK))
+        put(TAR_END)
         file.flush()
         os.fsync(file.fileno())
     part.replace(target)
@@ -238,13 +237,3 @@ def _as_jpeg(data: bytes, image: Image, archive: Path, resize: int | None) -> tu
             return out.getvalue(), not plain
     except (UnidentifiedImageError, OSError, SyntaxError) as error:
         raise JobError(f"{image.name} in {archive} is no image: {error}.", "Download the archive again.") from error
-
-
-def _header(name: str, size: int) -> bytes:
-    member = tarfile.TarInfo(name)
-    member.size = size
-    return member.tobuf(tarfile.USTAR_FORMAT)
-
-
-def _padded(data: bytes) -> bytes:
-    return data + b"\0" * (-len(data) % _BLOCK)

@@ -1,20 +1,28 @@
-"""What a training script needs again and again: ranks, exact resume, throughput, large batches. Needs torch alone.
+"""What a training script needs again and again: ranks, data, exact resume, throughput, large batches.
 
-Nothing here owns the training loop; each name is useful without the others.
+Nothing here owns the training loop; each name is useful without the others. They need torch and are imported when they
+are first used, so that `muster.training.data` also serves where there is none.
 """
 
-try:
-    import torch as _torch  # noqa: F401
-except ModuleNotFoundError as error:
-    raise ImportError("muster.training needs PyTorch; install it with `pip install 'muster-ml[torch]'`") from error
+from __future__ import annotations
 
-from muster.training.checkpoint import Checkpointer, CheckpointFailed, NoGoodCheckpoint
-from muster.training.lars import LARS
-from muster.training.noise import Advice, NoiseScale, advise
-from muster.training.sampling import ResumableSampler
-from muster.training.schedule import learning_rate
-from muster.training.throughput import Throughput
-from muster.training.world import World, join
+import importlib
+from typing import TYPE_CHECKING, Any
+
+_HOME = {
+    "LARS": "lars",
+    "Advice": "noise",
+    "CheckpointFailed": "checkpoint",
+    "Checkpointer": "checkpoint",
+    "NoGoodCheckpoint": "checkpoint",
+    "NoiseScale": "noise",
+    "ResumableSampler": "sampling",
+    "Throughput": "throughput",
+    "World": "world",
+    "advise": "noise",
+    "join": "world",
+    "learning_rate": "schedule",
+}
 
 __all__ = [
     "LARS",
@@ -30,3 +38,30 @@ __all__ = [
     "join",
     "learning_rate",
 ]
+
+if TYPE_CHECKING:
+    from muster.training.checkpoint import Checkpointer, CheckpointFailed, NoGoodCheckpoint
+    from muster.training.lars import LARS
+    from muster.training.noise import Advice, NoiseScale, advise
+    from muster.training.sampling import ResumableSampler
+    from muster.training.schedule import learning_rate
+    from muster.training.throughput import Throughput
+    from muster.training.world import World, join
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'muster.training' has no attribute {name!r}")
+    try:
+        found = getattr(importlib.import_module(f"muster.training.{home}"), name)
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise ImportError("muster.training needs PyTorch; install it with `pip install 'muster-ml[torch]'`") from error
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

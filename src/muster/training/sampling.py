@@ -8,7 +8,8 @@ from typing import TypedDict, TypeVar
 import torch
 from torch import Tensor
 
-Ranges = list[tuple[int, int]]
+from muster.training.ranges import Ranges, cut
+
 Batch = TypeVar("Batch")
 
 
@@ -103,7 +104,7 @@ class ResumableSampler:
             kept.append((world_size * share, left))
         else:
             kept = [(step * self.batch_size * world_size, left)]
-        remaining = [part for begin, end in kept for part in _cut(self._remaining, begin, end)]
+        remaining = [part for begin, end in kept for part in cut(self._remaining, begin, end)]
         return {"epoch": self.epoch, "length": self.length, "remaining": remaining}
 
     def progress(self, step: int | None = None) -> float:
@@ -149,14 +150,3 @@ class ResumableSampler:
 
 def _concatenated(ranges: Ranges) -> Tensor:
     return torch.cat([torch.arange(begin, end) for begin, end in ranges] or [torch.empty(0, dtype=torch.long)])
-
-
-def _cut(ranges: Ranges, begin: int, end: int) -> Ranges:
-    """What lies from the `begin`th to before the `end`th of all the numbers in the ranges."""
-    found, passed = [], 0
-    for first, last in ranges:
-        low, high = max(begin - passed, 0), min(end - passed, last - first)
-        if low < high:
-            found.append((first + low, first + high))
-        passed += last - first
-    return found

@@ -61,14 +61,19 @@ class World:
 
         A process that is forked while a thread of Gloo enters Python can hang for ever.
         """
-        if dist.is_initialized():
-            wait_for_gloo()
+        rest()
 
     def leave(self) -> None:
         """Part from the others, at the end of the script."""
         if dist.is_initialized():
-            self.rest()
+            rest()
             dist.destroy_process_group()
+
+
+def rest() -> None:
+    """`World.rest` for who has no world at hand."""
+    if dist.is_initialized():
+        wait_for_gloo()
 
 
 def join(environ: Mapping[str, str] = os.environ) -> World:

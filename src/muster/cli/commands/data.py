@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from muster.cli.commands.files import Meter
 from muster.cli.commands.imagenet import imagenet
+from muster.cli.commands.shards.packing import index, pack
 from muster.cli.commands.stored.assets import archive, diff
 from muster.cli.commands.stored.copying import cp, download, sync, upload
 from muster.cli.commands.stored.listing import cat, du, ls, rm, watch
@@ -135,4 +136,6 @@ def _amount(item: AssetView) -> str:
     return f"{counted(item.num_files, 'file')}, {size(item.size)}"
 
 
-COMMANDS = (create, list_, show, diff, archive, cp, sync, ls, du, cat, rm, watch, upload, download, imagenet)
+COMMANDS = (
+    *(create, list_, show, diff, archive, cp, sync, ls, du, cat, rm, watch, upload, download, pack, imagenet, index),
+)

@@ -1,0 +1,69 @@
+"""The index of a folder of shards: how many samples each has, and the hash that it must have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from muster.errors import JobError
+from muster.host.files import read_json, write_file, write_json
+from muster.shards import tar
+from muster.wire.codec import WireError, from_json, to_json
+from muster.wire.message import wire
+
+INDEX = "shards.json"
+PLACES = ".json"
+"""What the name of a shard is followed by in the name of the file with its samples' places."""
+
+
+@wire
+class PackedShard:
+    """One shard."""
+
+    name: str
+    samples: int
+    size: int
+    sha256: str
+
+
+@wire
+class ShardIndex:
+    """What a folder of shards holds; `shards.json` in it."""
+
+    samples: int
+    bytes: int
+    classes: tuple[str, ...]
+    """The name of each label, in their order; empty where samples have none from their folders."""
+    shards: tuple[PackedShard, ...]
+    layout: str = "tar"
+
+
+def index_from(document: object, where: str) -> ShardIndex:
+    """Read what `write_index` wrote."""
+    try:
+        return from_json(ShardIndex, document)
+    except WireError as error:
+        raise JobError(f"{where} is no index of shards: {error}.", "Make it again with `muster data index`.") from error
+
+
+def read_index(folder: Path) -> ShardIndex | None:
+    """The folder's index; None where it has none."""
+    path = folder / INDEX
+    return index_from(read_json(path), str(path)) if path.exists() else None
+
+
+def write_index(folder: Path, index: ShardIndex) -> None:
+    write_json(folder / INDEX, to_json(index), indent=1, durable=True)
+
+
+def write_places(shard: Path, places: tar.Places) -> None:
+    write_file(shard.with_name(shard.name + PLACES), places.to_text())
+
+
+def places_of(shard: Path, beside: Path | None = None) -> tar.Places:
+    """Where a shard's samples lie: as it says beside it, or found by looking."""
+    kept = beside or shard.with_name(shard.name + PLACES)
+    try:
+        known = tar.places_from_text(kept.read_text(), shard.stat().st_size)
+    except (FileNotFoundError, UnicodeDecodeError):
+        known = None
+    return known or tar.scan(shard)

@@ -1,0 +1,62 @@
+"""A stream through PyTorch's DataLoader."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, IterableDataset, default_collate, get_worker_info
+
+from muster.training.data.layouts.base import Sample
+from muster.training.data.stream import Plan, Stream, as_it_is
+from muster.training.world import rest
+
+
+class TorchBatches(IterableDataset[Any]):
+    """The batches of one plan; each worker of a loader yields its own, and the loader takes them in turn."""
+
+    def __init__(self, plan: Plan, decode: Callable[[Sample], Any], collate: Callable[[Sequence[Any]], Any]) -> None:
+        self._plan, self._decode, self._collate = plan, decode, collate
+
+    def __iter__(self) -> Iterator[Any]:
+        info = get_worker_info()
+        for batch in self._plan.batches(info.id if info is not None else 0, self._decode):
+            yield self._collate(batch)
+
+
+class TorchLoader:
+    """One loop over it is an epoch of its stream, or what is left of one."""
+
+    def __init__(
+        self,
+        stream: Stream,
+        decode: Callable[[Sample], Any] | None = None,
+        *,
+        workers: int = 0,
+        collate: Callable[[Sequence[Any]], Any] | None = None,
+        pin_memory: bool = False,
+        prefetch_factor: int = 2,
+    ) -> None:
+        self.stream = stream
+        self._decode, self._workers = decode or as_it_is, workers
+        self._collate = collate or (default_collate if decode is not None else list)
+        self._pin_memory, self._prefetch_factor = pin_memory, prefetch_factor
+
+    def __len__(self) -> int:
+        return len(self.stream)
+
+    def __iter__(self) -> Iterator[Any]:
+        plan = self.stream.plan(max(1, self._workers))
+        # Workers are forked: see World.rest.
+        rest()
+        loader = DataLoader(
+            TorchBatches(plan, self._decode, self._collate),
+            batch_size=None,
+            num_workers=self._workers,
+            pin_memory=self._pin_memory,
+            prefetch_factor=self._prefetch_factor if self._workers else None,
+            # Of its own: the training's random numbers must not depend on how often a loader was started.
+            generator=torch.Generator(),
+        )
+        yield from self.stream.counted(loader)

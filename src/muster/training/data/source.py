@@ -1,0 +1,217 @@
+"""A data set: its layout and where its files are, with readers of the shards that are in use."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from muster.errors import JobError
+from muster.shards.index import INDEX, index_from
+from muster.training.data.files import Files, Local, LocalFiles, RemoteFiles
+from muster.training.data.layouts import binary, tar
+from muster.training.data.layouts.base import Layout, Reader, Sample
+from muster.training.data.layouts.folder import FolderOfFiles
+from muster.training.data.layouts.parquet import ParquetRows
+from muster.training.data.layouts.tfrecord import TFRecords
+from muster.training.data.order import Pool
+
+LayoutName = Literal["tar", "files", "tfrecord", "parquet", "mds", "litdata"]
+_BINARY_INDEX = "index.json"
+_FETCHES_AT_ONCE = 4
+
+
+@dataclass(frozen=True)
+class Source:
+    """What is read, in worker processes too."""
+
+    layout: Layout
+    files: Files
+
+    def __len__(self) -> int:
+        return int(np.sum(self.layout.counts, dtype=np.int64))
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The name of each label, where labels are from folders."""
+        return getattr(self.layout, "classes", ())
+
+
+def open_source(address: str | Path, layout: LayoutName | None = None) -> Source:
+    """Look at a folder or an address, and find out how many samples each of its shards has."""
+    text = str(address)
+    files: Files = RemoteFiles(text) if "://" in text else LocalFiles(Path(text).expanduser().absolute())
+    names = files.names()
+    kind = layout or _recognised(names, files)
+    source = Source(_OPENERS[kind](files, names), files)
+    if len(source) == 0:
+        raise JobError(f"{files.where} holds no samples (layout {kind}).", "Is it the right folder?")
+    return source
+
+
+def _recognised(names: Sequence[str], files: Files) -> LayoutName:
+    if INDEX in names:
+        return "tar"
+    if _BINARY_INDEX in names:
+        return "litdata" if "chunks" in _json(files, _BINARY_INDEX) else "mds"
+    for kind, endings in _ENDINGS.items():
+        if _ending(names, endings):
+            return kind
+    return "files"
+
+
+_ENDINGS: dict[LayoutName, tuple[str, ...]] = {
+    "tar": (".tar",),
+    "tfrecord": (".tfrecord", ".tfrecords", ".tfrec"),
+    "parquet": (".parquet",),
+}
+
+
+def _ending(names: Sequence[str], endings: tuple[str, ...]) -> list[str]:
+    # TensorFlow's own data sets are called NAME.tfrecord-00001-of-00010.
+    return [name for name in names if name.endswith(endings) or f"{endings[0]}-" in name]
+
+
+def _open_tar(files: Files, names: Sequence[str]) -> Layout:
+    if INDEX in names:
+        index = index_from(json.loads(files.read(INDEX)), f"{files.where}/{INDEX}")
+        if missing := {shard.name for shard in index.shards} - set(names):
+            raise JobError(f"{files.where} lacks {min(missing)}, which its {INDEX} names.", "Copy the folder again.")
+        return tar.indexed(index)
+    return tar.scanned(_folder(files, "tar"), _ending(names, _ENDINGS["tar"]))
+
+
+def _open_tfrecord(files: Files, names: Sequence[str]) -> Layout:
+    return TFRecords(_folder(files, "tfrecord"), _ending(names, _ENDINGS["tfrecord"]))
+
+
+def _open_parquet(files: Files, names: Sequence[str]) -> Layout:
+    return ParquetRows(_ending(names, _ENDINGS["parquet"]), files.open)
+
+
+def _folder(files: Files, kind: str) -> Path:
+    if isinstance(files, LocalFiles):
+        return files.folder
+    hint = f"Run `muster data index FOLDER` where the shards are, and copy {INDEX} and the .json files there too."
+    if kind != "tar":
+        hint = "Pack it with `muster data pack`, or have the job download it (mode download)."
+    raise JobError(f"{files.where} has no index, so all of it had to be read to count its samples.", hint)
+
+
+def _json(files: Files, name: str) -> Mapping[str, object]:
+    try:
+        found = json.loads(files.read(name))
+    except ValueError as error:
+        raise JobError(f"{files.where}/{name} is no JSON: {error}.", "Copy it again.") from error
+    return found if isinstance(found, dict) else {}
+
+
+def _open_binary(read: Callable[..., Layout]) -> Callable[[Files, Sequence[str]], Layout]:
+    def opened(files: Files, names: Sequence[str]) -> Layout:
+        where = f"{files.where}/{_BINARY_INDEX}"
+        try:
+            return read(_json(files, _BINARY_INDEX), where)
+        except (KeyError, TypeError, IndexError, ValueError) as error:
+            raise JobError(f"{where} is not as its layout has it: {error!r}.", "Write the data set again.") from error
+
+    return opened
+
+
+_OPENERS: dict[LayoutName, Callable[[Files, Sequence[str]], Layout]] = {
+    "tar": _open_tar,
+    "files": lambda files, names: FolderOfFiles(_folder(files, "files")),
+    "tfrecord": _open_tfrecord,
+    "parquet": _open_parquet,
+    "mds": _open_binary(binary.mds),
+    "litdata": _open_binary(binary.litdata),
+}
+
+
+class ShardReaders:
+    """The shards that one worker has open: those of the pool in hand and of the one that comes next."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._open: dict[int, tuple[Reader, list[Local]]] = {}
+        self._coming: dict[int, Future[list[Local]]] = {}
+        self._remote = not isinstance(source.files, LocalFiles)
+        self._fetchers = ThreadPoolExecutor(_FETCHES_AT_ONCE, "shards") if self._remote else None
+
+    def prepare(self, pool: Pool) -> None:
+        """What comes next: files elsewhere are fetched, and the system reads those here ahead."""
+        for shard in _in_order_of_use(pool):
+            if shard not in self._open and shard not in self._coming and self._fetchers is not None:
+                self._coming[shard] = self._fetchers.submit(self._fetch, shard)
+        if not self._remote and self._source.layout.name != "files" and not self._source.layout.whole_shards:
+            for shard, numbers in _by_shard(pool):
+                self._reader(shard).will_need(numbers)
+
+    def samples(self, pool: Pool) -> Iterable[Sample]:
+        for shard, number in zip(pool.shards.tolist(), pool.samples.tolist(), strict=True):
+            opened = self._open.get(shard)
+            yield (opened[0] if opened else self._reader(shard)).read(number)
+
+    def keep(self, *pools: Pool) -> None:
+        """Let go of what none of these needs."""
+        needed = {shard for pool in pools for shard in np.unique(pool.shards).tolist()}
+        for shard in self._open.keys() - needed:
+            self._close(shard)
+
+    def close(self) -> None:
+        if self._fetchers is not None:
+            self._fetchers.shutdown(cancel_futures=True)
+        for coming in self._coming.values():
+            if not coming.cancelled() and coming.exception() is None:
+                for file in coming.result():
+                    file.release()
+        for shard in list(self._open):
+            self._close(shard)
+
+    def _reader(self, shard: int) -> Reader:
+        if shard not in self._open:
+            files = self._fetched(shard)
+            reader = self._source.layout.open(shard, [file.path for file in files])
+            self._open[shard] = reader, files
+        return self._open[shard][0]
+
+    def _fetched(self, shard: int) -> list[Local]:
+        coming = self._coming.pop(shard, None)
+        if coming is None or coming.exception() is not None:
+            # What could not be had ahead of time may be had now, and says otherwise why not.
+            return self._fetch(shard)
+        return coming.result()
+
+    def _fetch(self, shard: int) -> list[Local]:
+        layout, found = self._source.layout, []
+        try:
+            for name in layout.files(shard):
+                found.append(self._source.files.fetch(name, layout.sha256(name)))
+        except BaseException:
+            for file in found:
+                file.release()
+            raise
+        return found
+
+    def _close(self, shard: int) -> None:
+        reader, files = self._open.pop(shard)
+        reader.close()
+        for file in files:
+            file.release()
+
+
+def _in_order_of_use(pool: Pool) -> list[int]:
+    return list(dict.fromkeys(pool.shards.tolist()))
+
+
+def _by_shard(pool: Pool) -> Iterable[tuple[int, list[int]]]:
+    order = np.lexsort((pool.samples, pool.shards))
+    shards, samples = pool.shards[order], pool.samples[order]
+    cuts = np.flatnonzero(np.diff(shards)) + 1
+    for part in np.split(np.arange(len(shards)), cuts):
+        if len(part):
+            yield int(shards[part[0]]), samples[part].tolist()
