@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 _HOME = {
+    "LAMB": "lamb",
     "LARS": "lars",
     "Advice": "noise",
     "CheckpointFailed": "checkpoint",
@@ -20,11 +21,13 @@ _HOME = {
     "Throughput": "throughput",
     "World": "world",
     "advise": "noise",
+    "batch_size": "schedule",
     "join": "world",
     "learning_rate": "schedule",
 }
 
 __all__ = [
+    "LAMB",
     "LARS",
     "Advice",
     "CheckpointFailed",
@@ -35,16 +38,18 @@ __all__ = [
     "Throughput",
     "World",
     "advise",
+    "batch_size",
     "join",
     "learning_rate",
 ]
 
 if TYPE_CHECKING:
     from muster.training.checkpoint import Checkpointer, CheckpointFailed, NoGoodCheckpoint
+    from muster.training.lamb import LAMB
     from muster.training.lars import LARS
     from muster.training.noise import Advice, NoiseScale, advise
     from muster.training.sampling import ResumableSampler
-    from muster.training.schedule import learning_rate
+    from muster.training.schedule import batch_size, learning_rate
     from muster.training.throughput import Throughput
     from muster.training.world import World, join
 

@@ -9,7 +9,7 @@ import shutil
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import torch
 import torch.distributed as dist
@@ -25,10 +25,14 @@ from muster.training.folders import CheckpointFolder, checkpoints_in
 from muster.training.integrity import About
 from muster.training.shards import Shards, silence_single_process_warning
 from muster.training.state import (
+    Models,
+    Optimizers,
     PlainState,
     RandomState,
     Stage,
+    Stateful,
     TrainingState,
+    Value,
     check_loadable,
     random_state,
     set_random_state,
@@ -52,6 +56,8 @@ class RankState(TypedDict):
     progress: dict[str, Any]
     plain: PlainState
     random: RandomState
+    also: NotRequired[dict[str, Value]]
+    """Absent from checkpoints of older versions."""
 
 
 class Checkpointer:
@@ -63,15 +69,19 @@ class Checkpointer:
     left; elsewhere give one that all ranks see. `resume_from` is a checkpoint of another training, or a folder of them,
     for a start that finds none of its own. One training at a time can have a folder.
 
+    Several models and optimizers are given as mappings, by names that stay the same; an average of the weights (EMA) is
+    a model too. `also` are things with a `state_dict`, such as schedulers and scalers.
+
     A save that fails (a full disk) is reported, the older ones stay; the third in a row raises.
     """
 
     def __init__(
         self,
-        model: nn.Module,
-        optimizer: Optimizer | None = None,
+        model: Models,
+        optimizer: Optimizers | None = None,
         folder: str | Path | None = None,
         *,
+        also: Mapping[str, Stateful] | None = None,
         resume_from: str | Path | None = None,
         keep_last: int = 3,
         best: str = "max",
@@ -81,6 +91,8 @@ class Checkpointer:
         if best not in ("max", "min") or keep_last < 1:
             raise ValueError(f"best={best!r} is max or min, and keep_last={keep_last} at least 1")
         self._state = TrainingState(model, optimizer)
+        self._also = dict(also or {})
+        _check_stateful(self._also)
         self._stage = Stage()
         own, self._resume, self._resumes_own_run = _find_folders(folder, resume_from)
         self._folder = CheckpointFolder(own)
@@ -111,8 +123,9 @@ class Checkpointer:
         self.wait()
         self._check_own(step)
         given, plain = dict(progress or {}), self._state.plain()
-        self._check_loadable(given, plain)
-        own = RankState(progress=snapshot(given), plain=snapshot(plain), random=random_state())
+        also = {name: item.state_dict() for name, item in self._also.items()}
+        self._check_loadable(given, plain, also)
+        own = RankState(progress=snapshot(given), plain=snapshot(plain), random=random_state(), also=snapshot(also))
         # Last, since on a GPU the writer waits for these copies, and with them for the ones before.
         tensors = self._stage.copy(self._state.tensors(with_buffers=self._rank == 0))
         best = (metric, step) if metric is not None and self._is_best(metric) else self._best
@@ -186,9 +199,10 @@ class Checkpointer:
             "Free space there or give another folder; the older checkpoints are intact.",
         )
 
-    def _check_loadable(self, progress: Mapping[str, Any], plain: PlainState) -> None:
+    def _check_loadable(self, progress: Mapping[str, Any], plain: PlainState, also: Mapping[str, Value]) -> None:
         """Once for every name and type, since it takes time."""
         named = [(f"progress[{key!r}]", value) for key, value in progress.items()]
+        named += [(f"the state of also[{key!r}]", value) for key, value in also.items()]
         for group in plain["groups"]:
             named += [(f"{key!r} of the optimizer", value) for key, value in group.items()]
         for name, value in named:
@@ -381,6 +395,7 @@ class Checkpointer:
         path = folder / f"rank_{self._rank if same_world else 0:05d}.pt"
         own: RankState = torch.load(path, map_location="cpu", weights_only=True)
         self._state.take_plain(own["plain"])
+        self._take_also(own.get("also", {}), folder)
         if same_world:
             # With other ranks the old states would repeat each other's numbers; the seeds of the start stay.
             set_random_state(own["random"])
@@ -391,6 +406,29 @@ class Checkpointer:
             # It goes on with the training whose folder this is.
             self._foreign = set()
         return own["progress"]
+
+    def _take_also(self, states: Mapping[str, Value], folder: Path) -> None:
+        if missing := sorted(self._also.keys() - states.keys()):
+            raise NoGoodCheckpoint(
+                f"the checkpoint {folder} has no state of {missing[0]!r}, which is given as `also`",
+                f"It has {', '.join(sorted(states)) or 'none at all'}: leave out what it lacks, or start anew.",
+            )
+        for name, item in self._also.items():
+            item.load_state_dict(states[name])
+
+
+def _check_stateful(also: Mapping[str, Stateful]) -> None:
+    for name, item in also.items():
+        if not (callable(getattr(item, "state_dict", None)) and callable(getattr(item, "load_state_dict", None))):
+            raise TypeError(
+                f"also[{name!r}] ({type(item).__name__}) has no state_dict and load_state_dict. Give schedulers, "
+                "scalers and their like here, and plain values to save() as progress"
+            )
+        if isinstance(item, nn.Module | Optimizer):
+            raise TypeError(
+                f"also[{name!r}] is a model or an optimizer, of which each rank would write all. Give several as "
+                'Checkpointer({"net": net, "ema": ema}, {"net": optimizer})'
+            )
 
 
 def _find_folders(folder: str | Path | None, resume_from: str | Path | None) -> tuple[Path, Path | None, bool]:

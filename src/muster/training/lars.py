@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, overload
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypedDict, overload
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
 
+class Group(TypedDict):
+    """What decides how the tensors of a group are treated."""
+
+    params: list[Tensor]
+    weight_decay: float
+    adapt: bool | None
+    """None: those of more than one dimension."""
+
+
 class LARS(Optimizer):
     """Momentum SGD whose step for each tensor is scaled by `trust * |w| / (|g| + weight_decay * |w|)`.
 
-    Groups with `adapt=False` (biases and normalisation, by custom) take the plain step. The norms stay on the device.
+    Biases and normalisation (tensors of at most one dimension) take the plain step and do not decay; `adapt=True` or
+    `False` in a group says it for all of it. The norms stay on the device.
     """
 
     def __init__(
@@ -22,20 +32,18 @@ class LARS(Optimizer):
         lr: float,
         *,
         momentum: float = 0.9,
-        weight_decay: float = 0.0,
+        weight_decay: float = 1e-4,
         trust: float = 0.001,
         eps: float = 1e-9,
     ) -> None:
-        for name, value in (("lr", lr), ("momentum", momentum), ("weight_decay", weight_decay), ("trust", trust)):
-            if value < 0:
-                raise ValueError(f"{name} is {value}; it must not be negative")
+        check_options(lr=lr, momentum=momentum, weight_decay=weight_decay, trust=trust)
         defaults = {
             "lr": lr,
             "momentum": momentum,
             "weight_decay": weight_decay,
             "trust": trust,
             "eps": eps,
-            "adapt": True,
+            "adapt": None,
         }
         super().__init__(params, defaults)
 
@@ -50,16 +58,15 @@ class LARS(Optimizer):
             with torch.enable_grad():
                 loss = closure()
         for group in self.param_groups:
-            weights = [weight for weight in group["params"] if weight.grad is not None]
-            if weights:
-                self._step_group(group, weights)
+            for weights, adapts, decay in divided(group):
+                self._step_tensors(group, weights, adapts, decay)
         return loss
 
-    def _step_group(self, options: Mapping[str, float], weights: list[Tensor]) -> None:
-        """One pass over all tensors of the group per operation, which is what a GPU likes."""
+    def _step_tensors(self, options: Mapping[str, float], weights: list[Tensor], adapts: bool, decay: float) -> None:
+        """One pass over all of the tensors per operation, which is what a GPU likes."""
         gradients = [weight.grad for weight in weights if weight.grad is not None]
-        steps = list(torch._foreach_add(gradients, weights, alpha=options["weight_decay"]))
-        if options["adapt"]:
+        steps = list(torch._foreach_add(gradients, weights, alpha=decay))
+        if adapts:
             torch._foreach_mul_(steps, self._ratios(options, weights, gradients))
         torch._foreach_mul_(steps, options["lr"])
         buffers = []
@@ -81,3 +88,24 @@ class LARS(Optimizer):
             ratio = options["trust"] * weight / (gradient + options["weight_decay"] * weight + options["eps"])
             found.append(torch.where((weight > 0) & (gradient > 0), ratio, torch.ones_like(ratio)))
         return found
+
+
+def check_options(**options: float) -> None:
+    """Raise ValueError for an option that is negative."""
+    for name, value in options.items():
+        if not value >= 0:
+            raise ValueError(f"{name} is {value}; it must not be negative")
+
+
+def divided(group: Group) -> Iterator[tuple[list[Tensor], bool, float]]:
+    """The tensors of a group that have a gradient, by whether their rate adapts, and the weight decay of each part."""
+    weights = [weight for weight in group["params"] if weight.grad is not None]
+    adapt, decay = group["adapt"], group["weight_decay"]
+    if adapt is not None:
+        parts = [(weights, bool(adapt), decay)]
+    else:
+        parts = [
+            ([weight for weight in weights if weight.ndim > 1], True, decay),
+            ([weight for weight in weights if weight.ndim <= 1], False, 0.0),
+        ]
+    yield from (part for part in parts if part[0])

@@ -114,18 +114,25 @@ def advise(batch_size: int, noise_scale: float) -> Advice:
         raise ValueError(f"a batch of {batch_size} and a noise scale of {noise_scale}: both must be positive")
     saves = 1 - _steps(2 * batch_size, noise_scale) / _steps(batch_size, noise_scale)
     extra = 1 + batch_size / noise_scale
-    pays, critical = batch_size < noise_scale, max(1, round(noise_scale))
+    pays, about = batch_size < noise_scale, _rounded(noise_scale)
     verdict = (
-        f"a larger batch still pays, up to about {critical}"
+        f"a larger batch still helps; one above about {about} would stop helping"
         if pays
-        else f"a larger batch stops paying above about {critical}: use the devices for another run, or fewer"
+        else f"a batch above about {about} stops helping: use the devices for another run, or fewer"
     )
     text = (
-        f"batch {batch_size}, critical batch about {critical}: {verdict}. Twice the batch would save "
-        f"{saves:.0%} of the steps; this one needs {extra:.1f} times the samples of a small one."
+        f"batch {batch_size:,}: {verdict}. Twice the batch would save {saves:.0%} of the steps; this one needs "
+        f"{extra:.1f} times the samples of a small one."
     )
     return Advice(batch_size, noise_scale, extra, saves, pays, text)
 
 
 def _steps(batch_size: int, noise_scale: float) -> float:
     return 1 + noise_scale / batch_size
+
+
+def _rounded(value: float) -> str:
+    """To one digit, or two where the first is 1: the estimate knows no more."""
+    whole = max(1, round(value))
+    kept = 2 if str(whole)[0] == "1" else 1
+    return f"{round(whole, kept - len(str(whole))):,}"

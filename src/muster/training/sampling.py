@@ -91,6 +91,17 @@ class ResumableSampler:
         if epoch != self.epoch or self._drawn is not None or self._counted is not None:
             self._begin_at(epoch, [(0, self.length)])
 
+    def set_batch_size(self, batch_size: int) -> None:
+        """Go on with another batch for each rank, behind the batch in hand; a loader begins anew after it."""
+        if batch_size < 1 or self.length < batch_size * self.world_size:
+            raise ValueError(
+                f"batch_size={batch_size}: {self.length} samples must fill one step of {self.world_size} ranks, and it "
+                "must be at least 1"
+            )
+        state = self.state()
+        self.batch_size = batch_size
+        self.restore(state)
+
     def state(self, step: int | None = None) -> SamplerState:
         """Where all ranks are after `step` batches since `set_epoch` or `restore`; the same on every rank.
 

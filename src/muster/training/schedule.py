@@ -1,4 +1,4 @@
-"""The learning rate of large-batch training: scaled with the batch, warmed up, then lowered."""
+"""Large-batch training: a learning rate that is scaled, warmed up, then lowered; a batch that grows."""
 
 from __future__ import annotations
 
@@ -39,3 +39,19 @@ def learning_rate(
         done = min(1.0, (epoch - warmup_epochs) / max(epochs - warmup_epochs, 1e-9))
         return peak * 0.5 * (1.0 + math.cos(math.pi * done))
     return peak
+
+
+def batch_size(epoch: float, *, first: int, last: int, ramp_epochs: float) -> int:
+    """The batch at a moment of the training: from `first`, doubled again and again, to `last` at `ramp_epochs`.
+
+    A training can use larger batches the further it is: its gradients get noisier. The doublings are spread evenly;
+    a `last` that is no power of two times `first` is reached with a smaller last step.
+    """
+    if not 0 < first <= last:
+        raise ValueError(f"first={first} and last={last}: a batch grows from one that is positive to a larger one")
+    if not epoch >= 0 or not ramp_epochs >= 0:
+        raise ValueError(f"epoch={epoch} and ramp_epochs={ramp_epochs} must not be negative")
+    if epoch >= ramp_epochs:
+        return last
+    doublings = math.ceil(math.log2(last / first))
+    return min(last, first * 2 ** int(epoch / ramp_epochs * doublings))

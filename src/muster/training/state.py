@@ -7,7 +7,7 @@ import io
 import random
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeAlias, TypedDict, TypeVar
+from typing import Any, Protocol, TypeAlias, TypedDict, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,8 @@ T = TypeVar("T")
 _WRAPPERS = ("module.", "_orig_mod.")
 Value: TypeAlias = "Tensor | bool | int | float | str | Sequence[Value] | Mapping[str, Value] | None"
 """What a checkpoint can hold: `check_loadable` refuses anything else."""
+Models: TypeAlias = "nn.Module | Mapping[str, nn.Module]"
+Optimizers: TypeAlias = "Optimizer | Mapping[str, Optimizer]"
 _COUNT = "step"
 """What PyTorch's optimizers call the number of steps that a parameter has taken."""
 
@@ -42,16 +44,34 @@ class RandomState(TypedDict, total=False):
     numpy: list[Any]
 
 
+class Stateful(Protocol):
+    """A scheduler, a scaler: what can say its state and take it back."""
+
+    def state_dict(self) -> Any: ...
+    def load_state_dict(self, state_dict: Any) -> object: ...
+
+
 class TrainingState:
     """Names stay the same whether the model is plain, compiled, in DDP or fully sharded (FSDP2)."""
 
-    def __init__(self, model: nn.Module, optimizer: Optimizer | None = None) -> None:
-        self._model, self._optimizer = model, optimizer
-        self._names = {parameter: _plain_name(name) for name, parameter in model.named_parameters()}
+    def __init__(self, model: Models, optimizer: Optimizers | None = None) -> None:
+        self._models = model if isinstance(model, Mapping) else {"": model}
+        given = {"": optimizer} if isinstance(optimizer, Optimizer) else optimizer or {}
+        self._optimizers = list(given.values())
+        self._names = {
+            parameter: _within(key, name)
+            for key, module in self._models.items()
+            for name, parameter in module.named_parameters()
+        }
+        self._owners = _owners(given, self._names)
 
     def tensors(self, *, with_buffers: bool = True) -> dict[str, Tensor]:
         """The tensors themselves, not copies. Running statistics can differ between ranks: one of them has the say."""
-        named = {_plain_name(name): value for name, value in self._model.state_dict().items()}
+        named = {
+            _within(key, name): value
+            for key, module in self._models.items()
+            for name, value in module.state_dict().items()
+        }
         own = set(self._names.values())
         found = {f"model.{name}": value for name, value in named.items() if with_buffers or name in own}
         for name, parameter in self._of_optimizer():
@@ -61,9 +81,7 @@ class TrainingState:
         return found
 
     def plain(self) -> PlainState:
-        if self._optimizer is None:
-            return {"groups": [], "slots": {}}
-        groups = [{k: v for k, v in group.items() if k != "params"} for group in self._optimizer.param_groups]
+        groups = [{k: v for k, v in group.items() if k != "params"} for group in self._groups()]
         slots = {
             name: {key: value for key, value in self._slots(parameter).items() if not isinstance(value, Tensor)}
             for name, parameter in self._of_optimizer()
@@ -83,11 +101,11 @@ class TrainingState:
         return self.tensors()
 
     def take_plain(self, given: PlainState) -> None:
-        if self._optimizer is None:
+        groups = self._groups()
+        if not groups:
             return
-        groups = self._optimizer.param_groups
         if [group.keys() - {"params"} for group in groups] != [values.keys() for values in given["groups"]]:
-            kind = type(self._optimizer).__name__
+            kind = ", ".join(type(optimizer).__name__ for optimizer in self._optimizers)
             raise ValueError(f"the checkpoint was made with another optimizer than this {kind}, or other groups of it")
         for group, values in zip(groups, given["groups"], strict=True):
             group.update(values)
@@ -104,14 +122,16 @@ class TrainingState:
             if isinstance(count := slots.get(_COUNT), Tensor):
                 slots[_COUNT] = count.to(parameter.device)
 
+    def _groups(self) -> list[dict[str, Any]]:
+        return [group for optimizer in self._optimizers for group in optimizer.param_groups]
+
     def _of_optimizer(self) -> Iterator[tuple[str, nn.Parameter]]:
-        for group in self._optimizer.param_groups if self._optimizer else ():
+        for group in self._groups():
             for parameter in group["params"]:
                 yield self._names[parameter], parameter
 
     def _slots(self, parameter: nn.Parameter) -> dict[str, Value]:
-        assert self._optimizer is not None
-        return self._optimizer.state[parameter]
+        return self._owners[parameter].state[parameter]
 
 
 class Stage:
@@ -190,6 +210,29 @@ def set_random_state(state: RandomState) -> None:
         torch.cuda.set_rng_state(state["cuda"])
     if "numpy" in state and "numpy" in sys.modules:
         sys.modules["numpy"].random.set_state(tuple(state["numpy"]))
+
+
+def _owners(optimizers: Mapping[str, Optimizer], names: Mapping[nn.Parameter, str]) -> dict[nn.Parameter, Optimizer]:
+    """Which optimizer has which parameter; ValueError for one that no model has, or that two optimizers have."""
+    found: dict[nn.Parameter, Optimizer] = {}
+    for key, optimizer in optimizers.items():
+        what = f"the optimizer {key!r}" if key else f"the optimizer ({type(optimizer).__name__})"
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                if parameter not in names:
+                    raise ValueError(
+                        f"{what} has a parameter of shape {tuple(parameter.shape)} that is in no model given here. "
+                        "Make it from model.parameters() after fully_shard, and give every model that it trains"
+                    )
+                if parameter in found:
+                    raise ValueError(f"{what} has {names[parameter]}, which another optimizer has too")
+                found[parameter] = optimizer
+    return found
+
+
+def _within(key: str, name: str) -> str:
+    """Of several models each name begins with the model's own."""
+    return f"{key}.{_plain_name(name)}" if key else _plain_name(name)
 
 
 def _plain_name(name: str) -> str:

@@ -15,6 +15,7 @@ import pytest
 import torch
 from tests.unit.training.test_folders import another_process
 from torch import nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from muster.training import Checkpointer, CheckpointFailed, NoGoodCheckpoint, integrity
 from muster.training.state import TrainingState
@@ -574,3 +575,72 @@ def test_the_examples_of_the_document_resume_from_what_they_saved(tmp_path, monk
     exec(example, again)
     (folder,) = tmp_path.iterdir()
     assert again["progress"]["step"] == max(steps_in(folder)) > 0
+
+
+class TestSeveral:
+    """A generator, a critic and an average of the generator's weights; a scheduler and a scaler."""
+
+    def make(self, folder):
+        torch.manual_seed(0)
+        nets = {"generator": torch.nn.Linear(3, 3), "critic": torch.nn.Linear(3, 1)}
+        average = AveragedModel(nets["generator"], multi_avg_fn=get_ema_multi_avg_fn(0.9))
+        optimizers = {
+            "generator": torch.optim.Adam(nets["generator"].parameters(), lr=0.1),
+            "critic": torch.optim.SGD(nets["critic"].parameters(), lr=0.1, momentum=0.9),
+        }
+        scheduler = torch.optim.lr_scheduler.StepLR(optimizers["generator"], step_size=2)
+        scaler = torch.amp.GradScaler("cpu", init_scale=8.0, growth_interval=2)
+        keeper = Checkpointer(
+            {**nets, "average": average}, optimizers, folder, also={"scheduler": scheduler, "scaler": scaler}
+        )
+        return nets, average, optimizers, scheduler, scaler, keeper
+
+    def train(self, made, steps):
+        nets, average, optimizers, scheduler, scaler, _ = made
+        for step in steps:
+            for name, net in nets.items():
+                optimizers[name].zero_grad()
+                scaler.scale(net(torch.full((2, 3), float(step))).square().mean()).backward()
+                scaler.step(optimizers[name])
+            scaler.update()
+            average.update_parameters(nets["generator"])
+            scheduler.step()
+
+    def test_all_of_them_go_on_exactly(self, tmp_path):
+        whole = self.make(tmp_path / "whole")
+        self.train(whole, range(1, 7))
+        first = self.make(tmp_path / "kept")
+        self.train(first, range(1, 4))
+        first[-1].save(3, {"step": 3})
+        first[-1].close()
+        second = self.make(tmp_path / "kept")
+        assert second[-1].load() == {"step": 3}
+        self.train(second, range(4, 7))
+        for name in ("generator", "critic"):
+            for a, b in zip(whole[0][name].parameters(), second[0][name].parameters(), strict=True):
+                assert torch.equal(a, b)
+        assert all(torch.equal(a, b) for a, b in zip(whole[1].parameters(), second[1].parameters(), strict=True))
+        assert whole[1].n_averaged == second[1].n_averaged == 6
+        assert whole[3].state_dict() == second[3].state_dict() and whole[4].state_dict() == second[4].state_dict()
+
+    def test_what_the_checkpoint_lacks_is_named(self, tmp_path):
+        keeper = Checkpointer(torch.nn.Linear(2, 2), None, tmp_path)
+        keeper.save(1)
+        keeper.close()
+        net = torch.nn.Linear(2, 2)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=2)
+        with pytest.raises(NoGoodCheckpoint, match="no state of 'scheduler'"):
+            Checkpointer(net, None, tmp_path, also={"scheduler": scheduler}).load()
+
+    def test_mistakes_are_named_at_the_call(self, tmp_path):
+        net, other = torch.nn.Linear(2, 2), torch.nn.Linear(5, 2)
+        with pytest.raises(ValueError, match=r"\(SGD\) has a parameter of shape \(2, 5\) that is in no model"):
+            Checkpointer(net, torch.optim.SGD(other.parameters(), lr=0.1), tmp_path)
+        both = {name: torch.optim.SGD(net.parameters(), lr=0.1) for name in ("one", "two")}
+        with pytest.raises(ValueError, match="'two' has weight, which another optimizer has too"):
+            Checkpointer(net, both, tmp_path)
+        with pytest.raises(TypeError, match=r"also\['rate'\] \(float\) has no state_dict"):
+            Checkpointer(net, None, tmp_path, also={"rate": 0.1})
+        with pytest.raises(TypeError, match=r"also\['ema'\] is a model"):
+            Checkpointer(net, None, tmp_path, also={"ema": other})

@@ -47,15 +47,22 @@ def test_a_step_without_a_backward_is_an_error():
 def test_far_below_the_noise_scale_a_larger_batch_pays():
     advice = advise(100, 10_000)
     assert advice.pays and advice.doubling_saves == pytest.approx(0.495, abs=0.001)
-    assert "still pays, up to about 10000" in advice.text
+    assert "still helps; one above about 10,000 would stop helping" in advice.text
 
 
 def test_far_above_it_does_not():
     advice = advise(10_000, 100)
     assert not advice.pays and advice.doubling_saves < 0.01 and advice.extra_samples == 101
-    assert "stops paying above about 100" in advice.text
+    assert "a batch above about 100 stops helping" in advice.text
 
 
 def test_nonsense_is_refused():
     with pytest.raises(ValueError, match="both must be positive"):
         advise(0, 10)
+
+
+@pytest.mark.parametrize(
+    ("scale", "said"), [(0.2, "1"), (9.6, "10"), (1234.0, "1,200"), (4321.0, "4,000"), (98765.0, "100,000")]
+)
+def test_the_advice_is_no_more_exact_than_the_estimate(scale, said):
+    assert f"above about {said} " in advise(10, scale).text

@@ -177,3 +177,21 @@ def test_an_epoch_that_was_gone_into_by_a_restore_is_not_begun_again():
     assert list(sampler) == list(first)[3:]
     sampler.set_epoch(0)
     assert len(sampler) == 5
+
+
+def test_a_batch_that_grows_in_an_epoch_repeats_and_skips_nothing():
+    sampler = ResumableSampler(40, 4)
+    data = DataLoader(TensorDataset(torch.arange(40)), batch_sampler=sampler)
+    seen = []
+    for (batch,) in itertools.islice(sampler.counted(data), 3):
+        seen.append(batch.tolist())
+    sampler.set_batch_size(7)
+    seen += [batch.tolist() for (batch,) in sampler.counted(data)]
+    assert [len(batch) for batch in seen] == [4, 4, 4, 7, 7, 7, 7]
+    assert sorted(flat(seen)) == list(range(40)) and sampler.epoch == 0
+
+
+@pytest.mark.parametrize("size", [0, -3, 41])
+def test_a_batch_that_the_data_cannot_fill_is_refused(size):
+    with pytest.raises(ValueError, match=f"batch_size={size}: 40 samples"):
+        ResumableSampler(40, 4).set_batch_size(size)

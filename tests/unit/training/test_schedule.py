@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.training import learning_rate
+from muster.training import batch_size, learning_rate
 
 
 @pytest.mark.parametrize(
@@ -46,3 +46,18 @@ def test_an_unknown_decay_is_refused_at_once_with_the_known_ones(epoch):
 def test_times_before_the_start_are_refused(epoch, warmup):
     with pytest.raises(ValueError, match="must not be negative"):
         learning_rate(epoch, base=0.1, warmup_epochs=warmup)
+
+
+def test_a_batch_doubles_until_it_is_what_it_should_become():
+    sizes = [batch_size(epoch, first=256, last=4096, ramp_epochs=8) for epoch in range(10)]
+    assert sizes == [256, 256, 512, 512, 1024, 1024, 2048, 2048, 4096, 4096]
+    assert {batch_size(epoch / 10, first=100, last=300, ramp_epochs=2) for epoch in range(30)} == {100, 200, 300}
+    assert batch_size(0, first=64, last=64, ramp_epochs=5) == batch_size(0, first=8, last=64, ramp_epochs=0) == 64
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "epochs", "named"), [(0, 4, 1, "first=0"), (8, 4, 1, "last=4"), (1, 2, -1, "ramp_epochs=-1")]
+)
+def test_a_batch_that_cannot_grow_so_is_refused(first, last, epochs, named):
+    with pytest.raises(ValueError, match=named):
+        batch_size(0, first=first, last=last, ramp_epochs=epochs)

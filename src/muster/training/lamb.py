@@ -1,0 +1,94 @@
+"""LAMB: Adam with a learning rate for each layer, for Transformers in batches of many thousands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, overload
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from muster.training.lars import Group, check_options, divided
+
+
+class LambGroup(Group):
+    """What a group of parameters can have of its own."""
+
+    lr: float
+    betas: tuple[float, float]
+    eps: float
+
+
+class LAMB(Optimizer):
+    """Adam whose step for each tensor is scaled to the norm of the tensor (You et al., 2020).
+
+    Biases and normalisation (tensors of at most one dimension) take Adam's plain step and do not decay, as for LARS;
+    `adapt=True` or `False` in a group says it for all of it. The norms stay on the device.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 0.00176,
+        *,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-6,
+        weight_decay: float = 0.01,
+    ) -> None:
+        check_options(lr=lr, eps=eps, weight_decay=weight_decay)
+        if not all(0 <= beta < 1 for beta in betas):
+            raise ValueError(f"betas are {betas}; both must be at least 0 and less than 1")
+        options = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "adapt": None}
+        super().__init__(params, options)
+
+    @overload
+    def step(self, closure: None = None) -> None: ...
+    @overload
+    def step(self, closure: Callable[[], float]) -> float: ...
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            for weights, adapts, decay in divided(group):
+                self._step_tensors(group, weights, adapts, decay)
+        return loss
+
+    def _step_tensors(self, options: LambGroup, weights: list[Tensor], adapts: bool, decay: float) -> None:
+        """One pass over all of the tensors per operation, which is what a GPU likes."""
+        gradients = [weight.grad for weight in weights if weight.grad is not None]
+        states = [self._state_of(weight) for weight in weights]
+        means, squares = [state["exp_avg"] for state in states], [state["exp_avg_sq"] for state in states]
+        first, second = options["betas"]
+        torch._foreach_lerp_(means, gradients, 1 - first)
+        torch._foreach_mul_(squares, second)
+        torch._foreach_addcmul_(squares, gradients, gradients, 1 - second)
+        counts = []
+        for state in states:
+            state["step"] += 1
+            counts.append(state["step"].item())
+        steps = list(torch._foreach_div(means, [1 - first**count for count in counts]))
+        roots = list(torch._foreach_div(squares, [1 - second**count for count in counts]))
+        torch._foreach_sqrt_(roots)
+        torch._foreach_add_(roots, options["eps"])
+        torch._foreach_div_(steps, roots)
+        torch._foreach_add_(steps, weights, alpha=decay)
+        if adapts:
+            torch._foreach_mul_(steps, _ratios(weights, steps))
+        torch._foreach_add_(weights, steps, alpha=-options["lr"])
+
+    def _state_of(self, weight: Tensor) -> dict[str, Tensor]:
+        state: dict[str, Tensor] = self.state[weight]
+        if not state:
+            state["step"] = torch.zeros(())
+            state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(weight), torch.zeros_like(weight)
+        return state
+
+
+def _ratios(weights: list[Tensor], steps: list[Tensor]) -> list[Tensor]:
+    """How much longer each step must be to be as long as its tensor; 1 where either is nothing."""
+    pairs = zip(torch._foreach_norm(weights), torch._foreach_norm(steps), strict=True)
+    return [torch.where((weight > 0) & (step > 0), weight / step, torch.ones_like(weight)) for weight, step in pairs]
