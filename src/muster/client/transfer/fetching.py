@@ -64,8 +64,8 @@ class _Counted(Progress):
 
     moved: Callable[[int], None]
 
-    def add(self, count: int, files: int = 0, resumed: bool = False) -> None:
-        super().add(count, files, resumed)
+    def add(self, count: int, files: int = 0, resumed: bool = False, from_peer: bool = False) -> None:
+        super().add(count, files, resumed, from_peer)
         if count:
             self.moved(count)
 
