@@ -25,3 +25,14 @@ def test_a_copy_says_how_much_how_fast_and_how_long(monkeypatch: pytest.MonkeyPa
     now[0] = 102.0
     meter.add(2_000_000)
     assert "2.0 MB of 8.0 MB, 1.0 MB/s, about 6.0s left" in terminal.getvalue()
+
+
+def test_a_name_can_neither_act_on_the_terminal_nor_wrap(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    meter = files.Meter(8_000_000)
+    meter.begin("outputs/" + "deep/" * 40 + "a\x1b]0;title\x07\nb.txt")
+    shown = terminal.getvalue().removeprefix("\r\x1b[K")
+    assert "\x1b" not in shown and "\n" not in shown
+    assert shown.endswith("b.txt") and len(shown) < 80

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated
 
-from muster.cli.console import is_terminal, say
+from muster.cli.console import columns, is_terminal, say
 from muster.cli.options import Json, Run, argument, complete_files, option, print_result
 from muster.cli.text import counted, duration, size
 from muster.client.api import Client
@@ -18,6 +18,7 @@ from muster.errors import Conflict, NotFound, UserError
 from muster.host.files import is_below, is_safe_path
 from muster.wire.data.access import FileBrief
 from muster.wire.runs import FileView, RunView
+from muster.wire.text import printable
 
 
 def download(
@@ -145,5 +146,9 @@ class Meter:
         passed = self._shown - self._began
         rate = self.done / passed if passed > 0 else 0
         left = f", {size(rate)}/s, about {duration((self._total - self.done) / rate)} left" if rate else ""
-        sys.stderr.write(f"\r\x1b[K{size(self.done)} of {size(self._total)}{left}  {self._name[-40:]}")
+        said = f"{size(self.done)} of {size(self._total)}{left}  "
+        # A line that wraps is not taken back by the next one, and a name may hold what acts on a terminal.
+        room = max(0, (columns(sys.stderr) or 80) - 1 - len(said))
+        name = printable(self._name)
+        sys.stderr.write(f"\r\x1b[K{said}{name[len(name) - room :] if len(name) > room else name}")
         sys.stderr.flush()
