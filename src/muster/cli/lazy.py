@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, wraps
@@ -15,6 +16,8 @@ from typer.core import TyperCommand, TyperGroup
 
 from muster.cli import exits
 
+_NAME = len("tensorboard")
+"""Room for the name of a command in the list."""
 WORKSPACE_HELP = "Use this workspace instead of the one of the current folder (MUSTER_WORKSPACE)."
 
 MEANT = {
@@ -98,7 +101,7 @@ def lazy_group(panels: Mapping[str, Mapping[str, Word]]) -> type[TyperGroup]:
             for panel, listed in panels.items():
                 with formatter.section(panel):
                     for name, word in listed.items():
-                        formatter.write(f"  {name:<9} {word.help}\n  {'':<9} $ {word.example}\n")
+                        formatter.write(_listed(name, word, formatter.width))
 
         def shell_complete(self, ctx: Any, incomplete: str) -> Any:
             options = super(TyperGroup, self).shell_complete(ctx, incomplete)
@@ -106,6 +109,13 @@ def lazy_group(panels: Mapping[str, Mapping[str, Word]]) -> type[TyperGroup]:
             return [*named, *options]
 
     return LazyGroup
+
+
+def _listed(name: str, word: Word, room: int) -> str:
+    """A command in the list: what it does, and a line to try."""
+    begin = " " * (_NAME + 3)
+    help = textwrap.fill(word.help, room, initial_indent=f"  {name:<{_NAME}} ", subsequent_indent=begin)
+    return f"{help}\n{begin}$ {word.example}\n"
 
 
 def choose_workspace(text: str | None) -> str | None:

@@ -21,9 +21,10 @@ from typer.testing import CliRunner
 from muster import defaults
 from muster.cli.commands.cluster import with_flags
 from muster.cli.commands.files import choose, target_of
-from muster.cli.commands.logs import selection
+from muster.cli.commands.logs import nothing_printed, selection
 from muster.cli.commands.workspace import WorkspaceBrief, WorkspaceStatus, server_command, status_lines
 from muster.cli.console import Paint
+from muster.cli.following.state import RunState
 from muster.cli.lazy import find
 from muster.cli.main import PANELS, app
 from muster.cli.options import complete_runs, run_words
@@ -106,6 +107,13 @@ def test_the_commands_are_the_documented_ones() -> None:
 def test_the_table_says_of_each_command_what_its_help_says(name: str) -> None:
     assert group.commands[name].name == name
     assert group.commands[name].get_short_help_str(200) == WORDS[name].help
+
+
+def test_the_list_of_commands_is_broken_between_words() -> None:
+    shown = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "80"}).output
+    assert max(map(len, shown.splitlines())) <= 80
+    told = " ".join(shown.split())
+    assert all(word.help in told for panel in PANELS.values() for word in panel.values())
 
 
 def test_the_help_teaches_by_examples_in_groups() -> None:
@@ -366,6 +374,13 @@ def test_parts_of_logs_that_exclude_each_other_are_refused(
     monkeypatch.setattr("muster.cli.commands.logs.connect_to_read", lambda: SimpleNamespace(run=lambda ref: run_view()))
     result = invoke("logs", "r-1", *arguments)
     assert said in " ".join(result.output.split())
+
+
+def test_no_output_is_not_taken_for_a_failure() -> None:
+    running, ended = RunState(status="Running"), RunState(status="Completed")
+    assert nothing_printed(running, LogQuery()) == "the run has printed nothing yet; -f waits for it"
+    assert nothing_printed(ended, LogQuery(rank=1, tail=20)) == "rank 1 printed nothing"
+    assert "without these options" in nothing_printed(ended, LogQuery(grep="x"))
 
 
 def test_completion_offers_ids_names_and_the_latest(run_view: Callable[..., Any]) -> None:

@@ -43,3 +43,14 @@ def test_a_copy_that_stands_still_shows_no_old_rate(monkeypatch: pytest.MonkeyPa
     last = terminal.getvalue().split("\r\x1b[K")[-2]
     assert "MB/s" not in last
     assert last.startswith("2.0 MB of 8.0 MB, nothing for ")
+
+
+def test_a_name_can_neither_act_on_the_terminal_nor_wrap(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    meter = files.Meter(8_000_000)
+    meter.begin("outputs/" + "deep/" * 40 + "a\x1b]0;title\x07\nb.txt")
+    shown = terminal.getvalue().removeprefix("\r\x1b[K")
+    assert "\x1b" not in shown and "\n" not in shown
+    assert shown.endswith("b.txt") and len(shown) < 80

@@ -281,3 +281,16 @@ def test_a_file_that_hides_a_module_of_a_package_is_named():
     found = judge(Evidence(ranks=[rank(0, tail)], facts=JobFacts(files=("cuda.py", "train.py"))))
     assert "`cuda.py` in the code folder" in found.next
     assert "rename it" in found.next
+
+
+@pytest.mark.parametrize(
+    ("facts", "step"),
+    [
+        (JobFacts(), "`pip install einops` into the Python that the job uses, or add `pip: [einops]`"),
+        (JobFacts(packages=("torch==2.13.0",)), "Add `pip: [einops]` in `environment` of the job."),
+        (JobFacts(environment="pytorch"), "Add `pip: [einops]` in the environment `pytorch`."),
+    ],
+)
+def test_a_missing_package_is_installed_where_the_job_takes_its_packages_from(facts: JobFacts, step: str) -> None:
+    tail = "ModuleNotFoundError: No module named 'einops'\n"
+    assert step in judge(Evidence(ranks=[rank(0, tail)], facts=facts)).next

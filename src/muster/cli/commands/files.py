@@ -13,13 +13,14 @@ from typing import Annotated
 
 from muster.cli.console import columns, is_terminal, say
 from muster.cli.options import Json, Run, argument, complete_files, option, print_result
-from muster.cli.text import counted, duration, shorten, size
+from muster.cli.text import counted, duration, size
 from muster.client.api import Client
 from muster.client.connect import connect_to_read
 from muster.errors import Conflict, NotFound, UserError
 from muster.host.files import is_below, is_safe_path
 from muster.wire.data.access import FileBrief
 from muster.wire.runs import FileView, RunView
+from muster.wire.text import printable
 
 _RATE_S = 5.0
 """Over how long a rate is taken."""
@@ -166,9 +167,11 @@ class Meter:
         self._seen.append((self._shown, self.done))
         while len(self._seen) > 2 and self._seen[1][0] < self._shown - _RATE_S:
             self._seen.popleft()
-        line = f"{size(self.done)} of {size(self._total)}{self._pace()}" if self._total else ""
-        line = "  ".join(part for part in (line, self._name[-40:]) if part)
-        sys.stderr.write(f"\r\x1b[K{shorten(line, (columns(sys.stderr) or 80) - 1)}")
+        said = f"{size(self.done)} of {size(self._total)}{self._pace()}  " if self._total else ""
+        # A line that wraps is not taken back by the next one, and a name may hold what acts on a terminal.
+        room = max(0, (columns(sys.stderr) or 80) - 1 - len(said))
+        name = printable(self._name)
+        sys.stderr.write(f"\r\x1b[K{said}{name[len(name) - room :] if len(name) > room else name}")
         sys.stderr.flush()
 
     def _pace(self) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections import deque
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import datetime
 from typing import Annotated
 
-from muster.cli.console import Paint, is_terminal
+from muster.cli.console import Paint, is_terminal, say
 from muster.cli.following.display import Display, JsonDisplay, PlainDisplay, open_display
 from muster.cli.following.follower import Screen
 from muster.cli.following.lines import Merger
@@ -135,11 +136,22 @@ def _print_lines(client: Client, view: RunView, query: LogQuery, follow: bool, a
         chosen = open_display(merger.pending, state, ref(view))
     else:
         chosen = nullcontext(PlainDisplay(sys.stdout, states=False, notes=True))
+    printed: deque[str] = deque(maxlen=1)
     with chosen as display:
-        screen = Screen(display, state, merger)
+        screen = Screen(display, state, merger, printed)
         for item in client.stream(view.id, follow=follow, metrics=follow, query=query):
             screen.show(item)
         screen.finish()
+    if not printed and not as_json:
+        say(nothing_printed(state, query))
+
+
+def nothing_printed(state: RunState, query: LogQuery) -> str:
+    """Why there are no lines, so that no output is not taken for a failure."""
+    if any(value is not None for value in (query.grep, query.since, query.ago_s, query.first_line)):
+        return "no lines like that; without these options all are printed"
+    who = "the run" if query.rank is None else f"rank {query.rank}"
+    return f"{who} printed nothing" if state.ended else f"{who} has printed nothing yet; -f waits for it"
 
 
 def _range(option: str, text: str | None, least: int) -> tuple[int | None, int | None]:

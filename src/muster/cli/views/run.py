@@ -190,11 +190,12 @@ def _attempt(attempt: AttemptView, paint: Paint, now: float, only: bool) -> list
     lines = [""]
     if not only:
         lines += _heading(attempt, paint, now)
+    has_roles = any(rank.role != "worker" for rank in attempt.ranks)
     rows = [
         (
             str(rank.rank),
             rank.node or "-",
-            rank.role,
+            *([rank.role] if has_roles else []),
             rank.state,
             _exit(rank),
             duration((rank.ended_at or now) - rank.started_at) if rank.started_at else "-",
@@ -203,7 +204,8 @@ def _attempt(attempt: AttemptView, paint: Paint, now: float, only: bool) -> list
         for rank in attempt.ranks
     ]
     if rows:
-        header = [paint(title, "dim") for title in ("RANK", "NODE", "ROLE", "STATE", "EXIT", "DURATION", "LOG")]
+        titles = ("RANK", "NODE", *(("ROLE",) if has_roles else ()), "STATE", "EXIT", "DURATION", "LOG")
+        header = [paint(title, "dim") for title in titles]
         lines += [f"  {line}" for line in table(header, rows)]
     return lines if len(lines) > 1 else []
 

@@ -99,6 +99,8 @@ def _to_install(case: Case, module: str) -> str:
     where = f"the environment `{case.facts.environment}`" if case.facts.environment else "`environment` of the job"
     if module == "apex":
         return f"NVIDIA's apex is built from its sources: take an image that has it as {where}, or use `torch.amp`."
+    if not case.facts.environment and not case.facts.packages:
+        return f"`pip install {package}` into the Python that the job uses, or add `pip: [{package}]` in {where}."
     return f"Add `pip: [{package}]` in {where}."
 
 

@@ -71,7 +71,9 @@ def by_hand(context: Context, transaction: Transaction, ref: str, who: str) -> s
     """One more attempt of a run that has ended, with its budgets as new. Returns the run's id."""
     row = find_run(transaction, ref)
     if row.status == states.COMPLETED:
-        raise errors.Conflict(f"the run {row.id} has completed", "Submit the job again for a new run.")
+        raise errors.Conflict(
+            f"the run {row.id} has completed", f"`muster rerun {row.id}` runs it once more, as a new run."
+        )
     if row.status not in states.TERMINAL:
         raise errors.Conflict(f"the run {row.id} is {row.status}", "Only a run that has ended can be retried.")
     if not row.num_nodes:

@@ -89,10 +89,20 @@ def test_everything_has_ranks_metrics_and_files(run_view: View, now: float) -> N
     assert "r1a2b3c4" in text
     assert "notice: curated name" in text
     assert "team=vision" in text
-    assert "RANK  NODE    ROLE    STATE  EXIT  DURATION  LOG" in text
-    assert "1     node-1  worker  ended  0     12s       user_logs/std_log_process_1.txt" in text
+    assert "RANK  NODE    STATE  EXIT  DURATION  LOG" in text
+    assert "1     node-1  ended  0     12s       user_logs/std_log_process_1.txt" in text
     assert "images_per_sec  812.4" in text
     assert "102 MB  outputs/model.pt" in text
+
+
+def test_roles_are_shown_where_there_are_several(
+    run_view: View, attempt_view: View, rank_view: View, now: float
+) -> None:
+    ranks = [rank_view(0, role="ps"), rank_view(1)]
+    text = "\n".join(everything(run_view(attempts=[attempt_view(ranks=ranks)]), PLAIN, now))
+    assert "RANK  NODE    ROLE    STATE  EXIT  DURATION  LOG" in text
+    killed = run_view(attempts=[attempt_view(ranks=[rank_view(0, exit_code=None, signal=9)])])
+    assert all(len(line) <= 80 for line in everything(killed, PLAIN, now, 80))
 
 
 def test_everything_keeps_attempts_apart(
