@@ -112,6 +112,8 @@ class NodePaths:
     containers_used = _Below("containers-used")
     """There once an attempt ran in a container: a later agent then looks for some that were left."""
     code_cache = _Below("cache/code")
+    data_cache = _Below("cache/data")
+    """Staged data of a node that keeps it to itself; others use the host's."""
     attempts = _Below("attempts")
 
     def agent_lives(self) -> bool:

@@ -88,7 +88,7 @@ def _run(config: AgentConfig, paths: NodePaths, is_first: bool) -> None:
     link = Link(config, agent_id)
     gpu_ids = config.gpus if config.gpus is not None else tuple(gpu.id for gpu in devices.query_gpus())
     runtime, loop = paths.runtime / VERSION, Loop()
-    peers = Peers(link, config.node, config.address, mark)
+    peers = Peers(link, paths, config.node, config.address, mark)
     services = NodeServices(paths, link, Shipper(link), runtime, mark, {**_identity(), **os.environ}, peers)
     node = Node(config, services, loop, Sampler(gpu_ids))
     hello = Hello(

@@ -6,16 +6,17 @@ import logging
 import os
 import sys
 import threading
+from pathlib import Path
 
 from muster.agent.link import Link
 from muster.agent.run.variables import NODE_MARK
 from muster.errors import MusterError
 from muster.host.children import Child, ChildEnded
 from muster.host.network import in_url
-from muster.paths import data_cache_dir
+from muster.paths import NodePaths, data_cache_dir
 from muster.storage.peers.messages import Serve, Serving
 from muster.wire.codec import WireError, from_json, to_json
-from muster.wire.node.agents import Order
+from muster.wire.node.agents import InputOrder, Order
 from muster.wire.node.peers import BlocksAnswer, BlocksReport
 
 log = logging.getLogger(__name__)
@@ -26,8 +27,9 @@ _END_S = 2.0
 class Peers:
     """One per node; callable from every thread. Whatever fails here, nodes read the source."""
 
-    def __init__(self, link: Link, node: str, address: str, mark: str) -> None:
+    def __init__(self, link: Link, paths: NodePaths, node: str, address: str, mark: str) -> None:
         self._link = link
+        self._paths = paths
         self.node = node
         self._address = address
         self._mark = mark
@@ -35,16 +37,20 @@ class Peers:
         self._child: Child | None = None
         self._url = ""
 
-    def exchange(self, order: Order, name: str, report: BlocksReport) -> BlocksAnswer | None:
+    def cache_of(self, item: InputOrder) -> Path:
+        """Where an input is staged: in the host's cache, or in one that only this node has."""
+        return self._paths.data_cache if item.own_cache else data_cache_dir()
+
+    def exchange(self, order: Order, item: InputOrder, report: BlocksReport) -> BlocksAnswer | None:
         """Tell the server how far an input is, and hear of others; None where that does not work."""
         try:
-            answer = self._link.blocks(order, name, self._serving(), report)
+            answer = self._link.blocks(order, item.name, self._serving(self.cache_of(item)), report)
             if answer.unknown:
                 # The server was started anew, and what it knew of this node is gone.
                 self.close()
             return answer
         except MusterError as error:
-            log.info("%s of %s is not shared for now: %s", name, order.key, error)
+            log.info("%s of %s is not shared for now: %s", item.name, order.key, error)
             return None
 
     def close(self) -> None:
@@ -54,7 +60,7 @@ class Peers:
         if child is not None:
             child.end(_END_S)
 
-    def _serving(self) -> str:
+    def _serving(self, cache: Path) -> str:
         """Where this node's blocks are served, by a process that is started when it is first needed."""
         with self._lock:
             if self._child is not None and self._child.wait(0) is not None:
@@ -62,14 +68,14 @@ class Peers:
                 self._child.end()
                 self._child = None
             if self._child is None:
-                self._child, self._url = self._start()
+                self._child, self._url = self._start(cache)
             return self._url
 
-    def _start(self) -> tuple[Child | None, str]:
+    def _start(self, cache: Path) -> tuple[Child | None, str]:
         identity = self._link.introduce_peer()
         child = Child([sys.executable, "-m", "muster.storage.peers"], environment={**os.environ, NODE_MARK: self._mark})
         try:
-            child.send(to_json(Serve(self.node, self._address, str(data_cache_dir()), identity)))
+            child.send(to_json(Serve(self.node, self._address, str(cache), identity)))
             port = from_json(Serving, child.receive()).port
             return child, f"https://{in_url(self._address)}:{port}"
         except (ChildEnded, WireError) as error:

@@ -119,6 +119,10 @@ class Options(BaseModel):
             hint = f"Did you mean {close[0]}?" if close else f"It takes {', '.join(sorted(cls.model_fields))}."
             raise errors.JobError(f"{cls.owner} has no setting {key!r}", hint)
 
+    def shares_data(self, on_this_machine: bool) -> bool:
+        """Whether nodes take staged inputs from each other; those on one machine have one cache anyway."""
+        return self.share_data if self.share_data is not None else not on_this_machine
+
     @property
     def size(self) -> MachineSize | None:
         return find_size(self.vm_size) if self.vm_size else None

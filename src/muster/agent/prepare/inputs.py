@@ -21,7 +21,7 @@ from muster.defaults import LISTING_RETRY_S
 from muster.errors import UserError
 from muster.host.children import Abandoned
 from muster.host.hashing import sha256_of
-from muster.paths import AttemptPaths, data_cache_dir
+from muster.paths import AttemptPaths
 from muster.storage.connectors.base import ONE_FILE, TransferError
 from muster.storage.connectors.credentials import FreshTokens
 from muster.storage.staging.cache import Cache, Held
@@ -147,7 +147,7 @@ class Inputs:
         request = Stage(
             f"input {item.name!r}",
             access,
-            str(data_cache_dir()),
+            str(self.peers.cache_of(item)),
             self.link.reached_at(),
             copy_to=copy_to,
             shared=item.shared,
@@ -156,7 +156,7 @@ class Inputs:
         with self._moving(request, item, f"fetching input {item.name}") as done:
             self._report_hashes(item, done.found)
             if not copied:
-                self._hold(done.digest)
+                self._hold(item, done.digest)
                 data, name = Path(done.data), done.one_file
                 if name:
                     target.mkdir(exist_ok=True)
@@ -175,9 +175,9 @@ class Inputs:
         )
         return str(target / serving.done.one_file) if serving.done.one_file else str(target)
 
-    def _hold(self, digest: str) -> None:
+    def _hold(self, item: InputOrder, digest: str) -> None:
         try:
-            held = Cache(data_cache_dir()).hold(digest)
+            held = Cache(self.peers.cache_of(item)).hold(digest)
         except TransferError as error:
             raise Failed(error.code, error.message) from error
         if held is None:
@@ -194,7 +194,7 @@ class Inputs:
 
     def _exchange(self, item: InputOrder, report: BlocksReport) -> BlocksAnswer | None:
         """What other nodes have of an input; what their dealings brought to light is told at once."""
-        answer = self.peers.exchange(self.order, item.name, report)
+        answer = self.peers.exchange(self.order, item, report)
         for text in answer.notices if answer else ():
             self.note("warning", text)
         return answer

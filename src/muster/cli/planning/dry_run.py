@@ -13,6 +13,7 @@ from muster.errors import MusterError
 from muster.job.check import check_files
 from muster.job.jobfile import LoadedJob
 from muster.job.spec import JobSpec
+from muster.launch.data_sources import data_sources
 from muster.launch.describe import describe
 from muster.launch.plan import plan, sample_slots
 from muster.wire.codec import to_json
@@ -36,8 +37,8 @@ def show_plan(job: LoadedJob, as_json: bool) -> None:
     for text in notices:
         notice(text)
     print(describe(made), end="")
-    if environment.summary:
-        print(f"\n{environment.summary}")
+    if environment.summary or made.data:
+        print("", *filter(None, (environment.summary, *made.data)), sep="\n")
     if made.script is not None:
         print(f"\n{made.script}", end="")
 
@@ -55,4 +56,4 @@ def _of_cluster(spec: JobSpec, python: str, notices: list[str]) -> PlanView | No
 
 def _of_this_machine(spec: JobSpec, python: str) -> PlanView:
     made = plan(spec, sample_slots(spec, cpus=os.cpu_count() or 1), run_id="dry-run", attempt=1, python=python)
-    return PlanView(made.nodes, made.notices)
+    return PlanView(made.nodes, made.notices, data=data_sources(spec, len(made.nodes), shared=False))

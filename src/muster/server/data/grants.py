@@ -92,7 +92,8 @@ def input_orders(
     for name, item in spec.inputs.items():
         if isinstance(item, Input) and item.path is not None:
             access = _or_refused(partial(input_access, context, connection, item, holder))
-            orders.append(InputOrder(name, item.path, item.mode, item.type, access, shared))
+            own_cache = shared and holder.same_machine
+            orders.append(InputOrder(name, item.path, item.mode, item.type, access, shared, own_cache))
     return tuple(orders)
 
 

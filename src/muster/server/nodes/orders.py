@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, and_, bindparam, or_, select
 
 from muster import errors
+from muster.clusters.options import parse_options
 from muster.control.isolation import SANDBOX
 from muster.job.expressions import resolve_environment, secret_names
 from muster.job.parts import Mpi
@@ -24,7 +25,7 @@ from muster.server.nodes import allocations
 from muster.server.people import run_tokens, secrets
 from muster.server.runs import checkpoints
 from muster.wire import states
-from muster.wire.codec import Json, from_json
+from muster.wire.codec import from_json
 from muster.wire.node.agents import AttemptKey, Confinement, InputOrder, Order, OutputOrder
 from muster.wire.node.containers import Container
 from muster.wire.node.plan import NodePlan
@@ -178,7 +179,7 @@ def _order(context: Context, connection: Connection, row: Any) -> Order:
 def _gather(context: Context, connection: Connection, row: Any) -> Material:
     spec = JobSpec.model_validate(row.spec, strict=False)
     holder = grants.Holder(row.run_id, row.number, context.nodes.engines.on_this_machine(row.engine))
-    shared = _shares(row.cluster_options, holder.same_machine)
+    shared = parse_options(row.cluster_options or {}).shares_data(holder.same_machine)
     inputs, hidden = grants.input_orders(context, connection, spec, holder, shared), {}
     if names := secret_names(spec):
         try:
@@ -204,12 +205,6 @@ def _gather(context: Context, connection: Connection, row: Any) -> Material:
         used_ports=_used_ports(connection, row.run_id, row.number) if again else (),
         resume=_resume(connection, row.run_id, row.number) if again else (),
     )
-
-
-def _shares(cluster_options: Mapping[str, Json] | None, same_machine: bool) -> bool:
-    """Whether nodes take inputs from each other: by default where they are several machines."""
-    wish = (cluster_options or {}).get("share_data")
-    return bool(wish) if wish is not None else not same_machine
 
 
 def _confinement(context: Context, spec: JobSpec, submitted_by: str | None, engine: str) -> Confinement | None:

@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, insert
 
 from muster import errors
+from muster.clusters.options import parse_options
 from muster.control.isolation import Ground, settle
 from muster.control.scheduling.explain import impossible
 from muster.control.scheduling.model import Gang, Need
@@ -18,6 +19,7 @@ from muster.host.sandbox import machine
 from muster.job.check import no_effect_notices
 from muster.job.explain import make_spec
 from muster.job.spec import JobSpec
+from muster.launch.data_sources import data_sources
 from muster.launch.layout import demand, num_ranks
 from muster.launch.plan import check as check_plan
 from muster.launch.plan import placeholder_slots, plan, sample_slots
@@ -162,7 +164,9 @@ def preview(context: Context, connection: Connection, request: PlanRequest) -> P
     if made_up is placeholder_slots:
         stand = "NODE_0, ADDRESS_OF_NODE_0 and ports stand for those of the nodes"
         notices = (f"{stand} that {cluster.name} gives the run when it starts", *notices)
-    return PlanView(made.nodes, notices, script=script)
+    here = context.nodes.engines.on_this_machine(cluster.engine)
+    shared = parse_options(cluster.options).shares_data(here)
+    return PlanView(made.nodes, notices, script=script, data=data_sources(spec, len(made.nodes), shared))
 
 
 def find_cluster(connection: Connection, name: str) -> Any:

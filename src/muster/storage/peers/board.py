@@ -143,19 +143,35 @@ class Board:
 
 
 def assign(shelf: Shelf, me: Member, avoid: Iterable[str], wanted: int, now: float) -> list[int]:
-    """Which blocks a node is to read from the source: those that nobody has or reads whom it could ask. Pure."""
-    taken, holds_s = me.have, shelf.claim_holds_s
+    """Which blocks a node is to read from the source: those that nobody has or reads.
+
+    Where there are none left, those that only nodes have or read whom it cannot ask: by then, most of what those have
+    has come to others, too.
+    """
+    mine = me.have
     for block in me.claims:
-        taken |= 1 << block
-    passed_over = {me.node, *avoid, *shelf.liars}
-    for member in shelf.members.values():
-        if member.node in passed_over or not member.is_alive(now, shelf.whole) or not member.url:
-            continue
-        taken |= member.have & shelf.hashed
-        for block, since in member.claims.items():
-            if now - since < holds_s:
-                taken |= 1 << block
-    return members(shelf.whole & ~taken, max(0, wanted))
+        mine |= 1 << block
+    others = [member for member in shelf.members.values() if member is not me and member.is_alive(now, shelf.whole)]
+    passed_over = {*avoid, *shelf.liars}
+    everybody, asked = mine, mine
+    for member in others:
+        taken = _taken(shelf, member, now)
+        everybody |= taken
+        if member.node not in passed_over:
+            asked |= taken
+    first = members(shelf.whole & ~everybody, max(0, wanted))
+    return first or members(shelf.whole & ~asked, max(0, wanted))
+
+
+def _taken(shelf: Shelf, member: Member, now: float) -> int:
+    """What others need not read from the source because a node has it or reads it."""
+    if not member.url:
+        return 0
+    taken, holds_s = member.have & shelf.hashed, shelf.claim_holds_s
+    for block, since in member.claims.items():
+        if now - since < holds_s:
+            taken |= 1 << block
+    return taken
 
 
 def peers_for(shelf: Shelf, me: Member, avoid: Iterable[str], now: float) -> list[Member]:

@@ -33,10 +33,10 @@ _LEAST_SHARED_BYTES = 16 << 20
 _MOST_SHARED_FILES = 200_000
 """Of more the list alone would take too much of the memory of the process that serves them."""
 _LEAST_PAUSE_S = 0.1
-_LOOK_S = 0.1
+_LOOK_S = 0.5
 _NO_ANSWER_S = 1.0
 _LAST_WORD_S = 5.0
-_FOR_PEERS = 4
+_FOR_PEERS = 8
 """Besides those that wait for the source."""
 
 
@@ -156,7 +156,7 @@ class Gathering:
                 self.ledger.take(answer, told, now)
             self.ledger.look_up(now)
             self._progress.nodes = self.ledger.nodes
-            self._changed.notify_all()
+            self._changed.notify()
         return answer.again_s if answer is not None else _NO_ANSWER_S
 
     def _is_over(self) -> bool:
@@ -186,6 +186,8 @@ class Gathering:
             while not self._is_over():
                 fetch = self.ledger.choose(time.monotonic())
                 if fetch is not None:
+                    # One after the other: to wake all for what is work for one costs more than the work.
+                    self._changed.notify()
                     return fetch
                 self.ledger.look_up(time.monotonic())
                 self._changed.wait(_LOOK_S)
@@ -235,7 +237,6 @@ class Gathering:
         now = time.monotonic()
         with self._changed:
             self.ledger.arrived(fetch, sha256, len(view), now - began, now)
-            self._changed.notify_all()
         self._progress.add(len(view), from_peer=fetch.peer is not None)
         self._hashing.go_on(fetch.block, view)
 

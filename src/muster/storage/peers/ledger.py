@@ -21,6 +21,10 @@ from muster.wire.node.peers import BlockHash, BlocksAnswer, BlocksReport
 
 ALONE_AFTER_S = 20.0
 """Without an answer of the server, or without anything that arrives, a node goes on without the others."""
+PEERS_AT_ONCE = 12
+"""Requests to peers at a time: enough to fill a link."""
+SLOW_S = 2.0
+"""A peer is not given up for being slower than others as long as a block takes no longer than that."""
 _RATE_OVER_S = 2.0
 
 
@@ -135,10 +139,11 @@ class Ledger:
 
     def choose(self, now: float) -> Fetch | None:
         """The next block, which is under way from now on; None: nothing can be done at the moment."""
+        busy = sum(peer.in_flight for peer in self.peers.values())
         usable = [
             Peer(node, peer.have & self._hashed, peer.in_flight, peer.rate)
             for node, peer in self.peers.items()
-            if node not in self.liars and not self._is_avoided(peer, now)
+            if busy < PEERS_AT_ONCE and node not in self.liars and not self._is_avoided(peer, now)
         ]
         free = self.most_requests - self._source_in_flight
         fetch = next_fetch(Situation(self.lacking & ~self.in_flight, self.claimed, free, usable, self.seed))
@@ -167,7 +172,7 @@ class Ledger:
         peer = self.peers[fetch.peer]
         peer.measured(size, seconds)
         self._from_peers += 1
-        if fetch.peer in slow_peers(self._rates()):
+        if seconds > SLOW_S and fetch.peer in slow_peers(self._rates()):
             peer.avoid(now)
 
     def failed(self, fetch: Fetch, trouble: PeerTrouble, now: float) -> None:

@@ -22,7 +22,7 @@ _SLOW_FACTOR = 5.0
 """So many times slower than the middle one, a peer is passed over."""
 _LOOK_AHEAD_S = 0.5
 _FEWEST_CLAIMS = 2
-_LEAST_PATIENCE_S = 3.0
+_LEAST_PATIENCE_S = 5.0
 _PATIENCE_FACTOR = 8.0
 
 

@@ -120,6 +120,8 @@ class InputOrder:
     """None: `source` is a path on the node."""
     shared: bool = field(default=False, metadata=OMIT)
     """Other nodes may have it, or want it: each takes blocks from the others."""
+    own_cache: bool = field(default=False, metadata=OMIT)
+    """The node is one of several that share a machine for trying things out: it keeps staged data to itself."""
 
 
 @wire

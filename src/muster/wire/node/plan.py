@@ -129,3 +129,5 @@ class PlanView(Plan):
 
     script: str | None = field(default=None, metadata=OMIT)
     """What an engine with a queue of its own would submit."""
+    data: tuple[str, ...] = field(default=(), metadata=OMIT)
+    """Where the bytes of inputs will come from, a line each."""

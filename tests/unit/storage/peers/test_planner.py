@@ -66,7 +66,7 @@ def test_a_slow_peer_is_one_that_is_much_slower_than_the_others() -> None:
 def test_patience_follows_what_is_usual() -> None:
     assert patience_s(1000, {}) == float("inf")
     assert patience_s(10_000, {"a": 1000.0, "b": 1000.0}) == 80.0
-    assert patience_s(1, {"a": 1000.0}) == 3.0
+    assert patience_s(1, {"a": 1000.0}) == 5.0
 
 
 def test_claims_follow_the_source() -> None:
