@@ -12,6 +12,7 @@ from muster.server.data.state import DataState, WorkspaceFiles
 from muster.server.database.connection import Database
 from muster.server.disk import DiskState
 from muster.server.hub import Hub
+from muster.server.logs.steps import PrintedSteps
 from muster.server.nodes.state import NodesState, RemoteAccess
 from muster.server.notifications.state import NotificationsState
 from muster.server.people import audit
@@ -55,6 +56,8 @@ class Context:
     tunnels: Tunnels = field(default_factory=Tunnels)
     answers: Answers = field(default_factory=Answers)
     portal: PortalState = field(default_factory=PortalState)
+    printed: PrintedSteps = field(default_factory=PrintedSteps)
+    """How far scripts are by what they print."""
     notifications: NotificationsState = field(default_factory=NotificationsState)
     missing_runs: str = ""
     """Which runs the store has and the database lacks, for people."""

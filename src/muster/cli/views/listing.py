@@ -32,7 +32,7 @@ _COLUMNS: Mapping[str, tuple[Column, Cell]] = {
     "user": (Column("USER", 8), lambda view, now: view.submitted_by or "-"),
     "compute": (Column("COMPUTE", 8), lambda view, now: view.compute),
     "tags": (Column("TAGS", 8), lambda view, now: ",".join(f"{key}={value}" for key, value in view.tags.items())),
-    "progress": (Column("PROGRESS", 8), lambda view, now: progress_text(view.progress) or "-"),
+    "progress": (Column("PROGRESS", 8, leaves=3), lambda view, now: progress_left(view, now) or "-"),
     "command": (Column("COMMAND", 12), lambda view, now: command_text(view.spec.get("command"))),
     "job": (Column("JOB"), lambda view, now: job.id if (job := queue_job(view)) else ""),
     "partition": (Column("PARTITION"), lambda view, now: job.partition if (job := queue_job(view)) else ""),
@@ -43,7 +43,7 @@ _COLUMNS: Mapping[str, tuple[Column, Cell]] = {
 }
 _QUEUE = ("job", "partition", "account", "reason", "starts")
 WIDE = ("run", "name", "status", "experiment", "ranks", "created", "duration", "user", "compute", *_QUEUE, "why")
-_USUAL = ("run", "name", "status", "experiment", "ranks", "created", "duration", "why")
+_USUAL = ("run", "name", "status", "experiment", "ranks", "created", "duration", "progress", "why")
 _ORDERS: Mapping[str, Callable[[RunView, float], float | str | None]] = {
     "created": lambda view, now: view.created_at,
     "started": lambda view, now: view.started_at,
@@ -133,6 +133,15 @@ def progress_text(given: Progress | None) -> str | None:
     return f"{number(given.done)}{of} {given.unit or ''}".rstrip()
 
 
+def progress_left(view: RunView, now: float) -> str:
+    """Such as `40 of 100 steps, 5m to 7m left`; of a run that stands still only how far it came."""
+    text = progress_text(view.progress) or ""
+    if not text or view.ends_between is None or view.status != states.RUNNING or silence(view.moved_at, now):
+        return text
+    low, high = (duration(max(0.0, moment - now)) for moment in (view.ends_between.low_at, view.ends_between.high_at))
+    return f"{text}, {high} left" if low == high else f"{text}, {low} to {high} left"
+
+
 def command_text(command: Json) -> str:
     """A job's command on one line."""
     words = command if isinstance(command, str) else " ".join(map(str, command)) if isinstance(command, list) else ""
@@ -147,6 +156,8 @@ def _says_something(name: str, views: Sequence[RunView]) -> bool:
         return len({view.experiment for view in views}) > 1
     if name == "ranks":
         return any(view.num_ranks > 1 for view in views)
+    if name == "progress":
+        return any(view.progress and view.status == states.RUNNING for view in views)
     if name in _QUEUE:
         return any(_COLUMNS[name][1](view, 0.0) for view in views)
     return True

@@ -204,6 +204,7 @@ progress = Table(
     Column("done", Float, nullable=False),
     Column("total", Float),
     Column("unit", Text, nullable=False),
+    Column("printed", Boolean),
 )
 
 streams = Table(

@@ -26,6 +26,7 @@ from muster.server.http.dependencies import CallerOf, ContextOf, NodeOf, own
 from muster.server.http.needs import needs
 from muster.server.http.uploads import body_pieces
 from muster.server.hub import NodeContact
+from muster.server.logs import steps
 from muster.server.nodes import allocations
 from muster.server.nodes.orders import forgettable, orders_for
 from muster.server.runs import attempts, ingest
@@ -122,6 +123,9 @@ async def deliveries(node: str, request: Request, context: Context, caller: Call
     lengths = await asyncio.to_thread(_append, context, node, chunks) if chunks else {}
     parse = sorted({key for key in lengths if key[2].startswith("events/")} - refused)
     forget: tuple[AttemptKey, ...] = ()
+    printed = context.printed.due(event.run for event in events)
+    if printed:
+        await context.database.write(lambda t: steps.keep(t, printed))
     if events or parse or held:
         try:
             forget = await context.database.write(lambda t: _take(context, t, node, events, parse, held))
@@ -293,6 +297,7 @@ def _append(context: Context, node: str, chunks: list[Chunk]) -> dict[tuple[str,
                 raise
             lengths = _without_room(context, accepted, f"the disk of {context.paths.store} is full")
     _index(context, lengths)
+    context.printed.read(chunk for chunk in accepted if chunk.stream.startswith(PRINTED))
     for chunk in chunks:
         # A run that was removed or is over, or a name that a rank made up, takes no bytes: they count as delivered.
         if (chunk.run, chunk.attempt) not in mine or not _is_stream(chunk.stream):

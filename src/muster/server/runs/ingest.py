@@ -15,6 +15,7 @@ from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.server.database.records import add_event, add_note, add_note_once, upsert
+from muster.server.logs import steps
 from muster.server.models import registry
 from muster.server.runs import logged
 from muster.server.tracking.labels import set_params, set_tags
@@ -111,7 +112,8 @@ def _apply(transaction: Transaction, run_id: str, attempt: int, items: Sequence[
         set_params(transaction, run_id, attempt, params)
     progress = [item for item in items if isinstance(item, Progress)]
     if progress:
-        row = {"run_id": run_id, "attempt": attempt, **to_json(progress[-1])}
+        steps.drop(transaction, run_id)
+        row = {"run_id": run_id, "attempt": attempt, "printed": False, **to_json(progress[-1])}
         upsert(transaction, tables.progress, row, newer="attempt")
     for item in items:
         if isinstance(item, logged.LoggedModel):

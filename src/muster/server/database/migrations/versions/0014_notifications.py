@@ -1,4 +1,4 @@
-"""Notifications: who is told of what, and what is on its way."""
+"""Notifications: who is told of what, and what is on its way; progress that scripts print."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,6 +8,7 @@ down_revision = "0011"
 
 
 def upgrade() -> None:
+    op.add_column("progress", sa.Column("printed", sa.Boolean))
     op.create_table(
         "subscriptions",
         sa.Column("id", sa.String(32), primary_key=True),
