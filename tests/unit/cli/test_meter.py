@@ -52,5 +52,6 @@ def test_a_name_can_neither_act_on_the_terminal_nor_wrap(monkeypatch: pytest.Mon
     meter = files.Meter(8_000_000)
     meter.begin("outputs/" + "deep/" * 40 + "a\x1b]0;title\x07\nb.txt")
     shown = terminal.getvalue().removeprefix("\r\x1b[K")
+    meter.end()
     assert "\x1b" not in shown and "\n" not in shown
     assert shown.endswith("b.txt") and len(shown) < 80

@@ -19,7 +19,7 @@ if importlib.util.find_spec("torch") is None and not os.environ.get("CI"):
     collect_ignore_glob = ["test_*.py"]
 
 # The examples' modules import each other by name.
-sys.path += [str(EXAMPLES / "resnet50"), str(EXAMPLES / "tasks")]
+sys.path += [str(EXAMPLES / name) for name in ("resnet50", "tasks", "parallel")]
 
 
 @pytest.fixture(scope="session", autouse=True)

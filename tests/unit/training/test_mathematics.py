@@ -82,8 +82,9 @@ def test_lars_follows_the_papers_update_over_many_steps():
     source = torch.Generator().manual_seed(2)
     weights = [torch.randn(5, 3, generator=source), torch.randn(4, generator=source)]
     parameters = [nn.Parameter(weight.clone()) for weight in weights]
-    group = {"params": parameters, "adapt": True}
-    optimizer = LARS([group], lr=0.0, momentum=0.9, weight_decay=1e-2, trust=0.02, eps=0.0)
+    optimizer = LARS(
+        [{"params": parameters, "adapt": True}], lr=0.0, momentum=0.9, weight_decay=1e-2, trust=0.02, eps=0.0
+    )
     plain = [weight.double().flatten().tolist() for weight in weights]
     speeds = [[0.0] * len(weight) for weight in plain]
     for number in range(20):
