@@ -56,3 +56,9 @@ def read(path: Path) -> dict[str, Any]:
 def test_keras_3_trains_with_horovods_optimizer_and_callbacks(tmp_path: Path) -> None:
     said = calls(made("horovod-compat"), "keras3_calls.py", tmp_path)
     assert said.count("as it should be") == 2
+
+
+@pytest.mark.timeout(TIMEOUT_S)
+def test_horovods_own_callbacks_train_beside_tf_keras(tmp_path: Path) -> None:
+    said = calls(made("horovod-tensorflow"), "keras2_callbacks.py", tmp_path)
+    assert said.count("as it should be") == 2

@@ -1,6 +1,8 @@
-"""`horovod` for scripts that import it, where the real package is not installed and the job asks for that.
+"""`horovod` in a rank: Muster's layer where a job asks for it, and Horovod itself beside the Keras that it knows.
 
-The finder stands last, so an installed Horovod is found before; nothing is imported until it is asked for.
+`HOROVOD_COMPAT=1`: scripts that import `horovod` find `muster.horovod_compat`. The finder stands last, so an installed
+Horovod is found before. `HOROVOD_KERAS=tf_keras`: `keras` is tf_keras, because Horovod 0.28 imports that name and knows
+Keras 2 alone. Nothing is imported until it is asked for.
 """
 
 import os
@@ -9,11 +11,12 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
-    from typing import Optional, Sequence
+    from types import ModuleType
+    from typing import Any, Optional, Sequence
 
-VARIABLE = "HOROVOD_COMPAT"
 _MUSTER = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))  # noqa: PTH120
 _FOLDER = os.path.join(_MUSTER, "horovod_compat")  # noqa: PTH118
+_CALLBACKS = "horovod._keras.callbacks"
 
 
 class HorovodCompat:
@@ -29,7 +32,71 @@ class HorovodCompat:
         return spec_from_file_location(name, file, submodule_search_locations=[_FOLDER])
 
 
+class KerasTwo:
+    """Finds `keras` and its modules as those of tf_keras, and looks after Horovod's callbacks."""
+
+    @classmethod
+    def find_spec(
+        cls, name: str, path: "Optional[Sequence[str]]" = None, target: object = None
+    ) -> "Optional[ModuleSpec]":
+        if name == _CALLBACKS:
+            return cls._callbacks(path)
+        if name != "keras" and not name.startswith("keras."):
+            return None
+        from importlib.util import find_spec, spec_from_loader
+
+        if find_spec("tf_keras") is None:
+            return None
+        return spec_from_loader(name, _SameModule("tf_" + name))  # type: ignore[arg-type]
+
+    @staticmethod
+    def _callbacks(path: "Optional[Sequence[str]]") -> "Optional[ModuleSpec]":
+        from _frozen_importlib_external import PathFinder
+
+        spec = PathFinder.find_spec(_CALLBACKS, path)
+        if spec is not None and spec.loader is not None:
+            run = spec.loader.exec_module
+
+            def run_and_mend(module: "ModuleType") -> None:
+                run(module)
+                _mend(module.LearningRateScheduleCallbackImpl)
+
+            spec.loader.exec_module = run_and_mend  # type: ignore[method-assign]
+        return spec
+
+
+class _SameModule:
+    """Loads a module that is there under another name."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def create_module(self, spec: "ModuleSpec") -> "ModuleType":
+        from importlib import import_module
+
+        module = import_module(self._name)
+        self._spec = module.__spec__
+        return module
+
+    def exec_module(self, module: "ModuleType") -> None:
+        module.__spec__ = self._spec
+
+
+def _mend(callback: "Any") -> None:
+    """Present optimizers have the momentum as a number, which is part of the compiled step: it cannot be corrected."""
+    adjust = callback._adjust_learning_rate
+
+    def adjust_what_can_be(self: "Any", epoch: float) -> None:
+        if isinstance(getattr(self.model.optimizer, "momentum", None), (int, float)):
+            self.momentum_correction = False
+        adjust(self, epoch)
+
+    callback._adjust_learning_rate = adjust_what_can_be
+
+
 def install() -> None:
-    """Offer it to whatever this process imports later."""
-    if os.environ.get(VARIABLE, "") not in ("", "0"):
+    """Offer them to whatever this process imports later."""
+    if os.environ.get("HOROVOD_COMPAT", "") not in ("", "0"):
         sys.meta_path.append(HorovodCompat)
+    if os.environ.get("HOROVOD_KERAS") == "tf_keras":
+        sys.meta_path.insert(0, KerasTwo)
