@@ -45,6 +45,7 @@ class Action(Enum):
     ENTER_RUN = "run.enter"
     DELETE_RUN = "run.delete"
     REGISTER = "register"
+    MANAGE_ENDPOINT = "endpoint.change"
     READ_DATA = "data.read"
     WRITE_DATA = "data.write"
     DELETE_DATA = "data.delete"
@@ -97,6 +98,7 @@ RULES: Mapping[Action, Rule] = {
     Action.ENTER_RUN: Rule("open a shell in a run, see its stacks, forward its ports", "no", "own"),
     Action.DELETE_RUN: Rule("delete a run", "no", "own"),
     Action.REGISTER: Rule("register models, environments and data assets", "no", "all"),
+    Action.MANAGE_ENDPOINT: Rule("change and delete an endpoint, deploy to it, see its keys", "no", "own"),
     Action.WRITE_DATA: Rule("write files to datastores", "no", "all"),
     Action.DELETE_DATA: Rule("delete files of datastores", "no", "all"),
     Action.CREATE_DATASTORE: Rule("create a datastore", "no", "all"),

@@ -48,6 +48,7 @@ COMMANDS = [
     "doctor",
     "down",
     "download",
+    "endpoint",
     "env",
     "explain",
     "forward",

@@ -16,6 +16,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
+from muster.server.database.endpoint_tables import deployments, endpoint_runs, endpoints
 from muster.server.database.people_tables import AUDIT_STAYS, audit, people, tokens
 from muster.server.database.schema import RowId, metadata
 from muster.server.database.tracking_tables import (
@@ -36,6 +37,9 @@ __all__ = [
     "checkpoints",
     "clusters",
     "datastores",
+    "deployments",
+    "endpoint_runs",
+    "endpoints",
     "environments",
     "events",
     "experiments",
