@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import http.client
 import json
+import subprocess
+import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -240,3 +242,33 @@ def test_idempotent_requests_are_repeated_and_too_many_are_refused(cli: Any, dep
     wait_until(lambda: ask("{}")[0] == 429, 60, "a queue that is full")
     slow.join()
     wait_until(lambda: ask("{}")[0] == 200, 60, "an answer again")
+
+
+V2 = """
+from muster.ml import MLClient
+from muster.ml.entities import CodeConfiguration, ManagedOnlineDeployment, ManagedOnlineEndpoint, OnlineRequestSettings
+
+client = MLClient.from_config()
+endpoint = ManagedOnlineEndpoint(name="digits", auth_mode="key", tags={"team": "vision"})
+client.online_endpoints.begin_create_or_update(endpoint).result()
+deployment = ManagedOnlineDeployment(
+    name="blue", endpoint_name="digits", instance_count=1, environment_variables={"COLOR": "blue"},
+    code_configuration=CodeConfiguration(code="src", scoring_script="score.py"),
+    request_settings=OnlineRequestSettings(request_timeout_ms=30000),
+)
+client.begin_create_or_update(deployment).result()
+endpoint.traffic = {"blue": 100}
+client.begin_create_or_update(endpoint).result()
+print(client.online_endpoints.invoke("digits", input_data={"a": 1}, deployment_name="blue"))
+print(client.online_deployments.get_logs("blue", "digits"))
+print([item.name for item in client.online_deployments.list("digits")], client.online_endpoints.get_keys("digits").primary)
+"""
+
+
+@pytest.mark.timeout(300)
+def test_a_script_of_v2(cli: Any, deploy: Any) -> None:
+    cli.script("v2.py", V2)
+    done = subprocess.run([sys.executable, "v2.py"], cwd=cli.folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert '"color": "blue"' in done.stdout and "['blue']" in done.stdout
+    assert Asking(cli).color() == "blue"

@@ -77,7 +77,13 @@ class DeploymentFile:
 
 def read_deployment_file(file: Path, endpoint: str | None = None, name: str | None = None) -> DeploymentFile:
     """Read an online deployment's file; raises JobError that names the file and the key."""
-    values = read_asset_file(file, "online deployment", _KEYS, _SILENT)
+    return deployment_of(file, read_asset_file(file, "online deployment", _KEYS, _SILENT), endpoint, name)
+
+
+def deployment_of(
+    file: Path, values: Mapping[str, Json], endpoint: str | None = None, name: str | None = None
+) -> DeploymentFile:
+    """A deployment out of its values; paths are relative to the file's folder, and errors name the file."""
     for key, (why, hint) in _REFUSED.items():
         if values.get(key) is not None:
             raise refuse(file, key, why, hint)

@@ -9,6 +9,7 @@ from pathlib import Path
 from muster.errors import JobError
 from muster.job.assetfile import read_asset_file
 from muster.job.endpoints.values import refuse, shares, texts
+from muster.wire.codec import Json
 from muster.wire.serving.endpoints import AUTH_MODES, AuthMode, check_endpoint_name, check_mirror, check_traffic
 
 _KEYS = (
@@ -35,7 +36,11 @@ class EndpointFile:
 
 def read_endpoint_file(file: Path, name: str | None = None) -> EndpointFile:
     """Read an online endpoint's file; raises JobError that names the file and the key."""
-    values = read_asset_file(file, "online endpoint", _KEYS, _SILENT)
+    return endpoint_of(file, read_asset_file(file, "online endpoint", _KEYS, _SILENT), name)
+
+
+def endpoint_of(file: Path, values: Mapping[str, Json], name: str | None = None) -> EndpointFile:
+    """An endpoint out of its values; errors name the file."""
     given = name or values.get("name")
     if not isinstance(given, str):
         raise JobError(f"{file}: `name` is missing, or is no text", "Write name: my-endpoint, or give the name.")
