@@ -261,7 +261,7 @@ endpoint.traffic = {"blue": 100}
 client.begin_create_or_update(endpoint).result()
 print(client.online_endpoints.invoke("digits", input_data={"a": 1}, deployment_name="blue"))
 print(client.online_deployments.get_logs("blue", "digits"))
-print([item.name for item in client.online_deployments.list("digits")], client.online_endpoints.get_keys("digits").primary)
+print([item.name for item in client.online_deployments.list("digits")], client.online_endpoints.get_keys("digits"))
 """
 
 
