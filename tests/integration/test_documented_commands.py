@@ -305,6 +305,11 @@ def prepare(folder: Path) -> None:
     (folder / "deployment.yml").write_text(
         "name: d\nendpoint_name: e\nmodel: {path: model.pt}\ncode_configuration: {code: ., scoring_script: score.py}\n"
     )
+    (folder / "blue.yml").write_text(
+        "name: blue\nendpoint_name: digits\ncode_configuration: {code: ., scoring_script: score.py}\n"
+    )
+    (folder / "endpoint.yml").write_text("name: letters\nauth_mode: key\n")
+    (folder / "request.json").write_text('{"text": "hi"}')
     (folder / "model.yml").write_text("name: resnet50\npath: images\n")
     (folder / "analyse.py").write_text("import os\nprint(os.environ['MLFLOW_TRACKING_URI'])\n")
     keep_in_mlflow(folder / "mlruns" / "0")

@@ -200,6 +200,11 @@ PANELS = {
             "Answer requests with a model or a script, until the run is cancelled.",
             "muster serve score.py --model ./model.pt --port 5001",
         ),
+        "endpoint": Word(
+            "models.endpoint:COMMANDS",
+            "Deploy models to addresses that stay, with keys and shared traffic.",
+            "muster endpoint list",
+        ),
         "mlflow": Word(
             "tracking.mlflow:mlflow",
             "Let MLflow's own clients on this machine read and write this workspace.",

@@ -28,6 +28,15 @@ class ServeSettings:
     max_wait_ms: float = 5.0
     timeout_ms: float = 60_000.0
     max_queue: int = 256
+    endpoint: str = ""
+    deployment: str = ""
+    max_replicas: int = 0
+    target_percent: float = 70.0
+    polling_s: float = 1.0
+    probe_delay_s: float = 10.0
+    probe_period_s: float = 10.0
+    probe_timeout_s: float = 2.0
+    probe_failures: int = 30
 
 
 @dataclass(frozen=True)

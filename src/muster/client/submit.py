@@ -43,6 +43,30 @@ def submit(
     progress: Sent = lambda done, total: None,
 ) -> RunView:
     """Check the job's files, send its code unless it is `sent` already, submit it; returns the run's view."""
+    made = gathered(client, spec, base_dir, python=python, notices=notices, sent=sent, progress=progress)
+    return client.submit(made.spec, made.snapshot, key, python, made.notices, made.packages)
+
+
+class Gathered(NamedTuple):
+    """A job with what the server must know of this machine, its code sent."""
+
+    spec: JobSpec
+    snapshot: str | None
+    notices: list[str]
+    packages: dict[str, str] | None
+
+
+def gathered(
+    client: Client,
+    spec: JobSpec,
+    base_dir: Path | str,
+    *,
+    python: str | None = sys.executable,
+    notices: Sequence[str] = (),
+    sent: SentCode | None = None,
+    progress: Sent = lambda done, total: None,
+) -> Gathered:
+    """Check a job's files and send its code: all that comes before it is submitted."""
     base = Path(base_dir).resolve()
     all_notices = [*notices, *check_files(spec, base)]
     spec, about_horovod = with_horovod(spec, base)
@@ -54,14 +78,7 @@ def submit(
     if spec.code is not None or spec.additional_includes:
         snapshot, about_code = sent or send_code(client, *code_of(spec, base), progress)
         all_notices += about_code
-    return client.submit(
-        described,
-        snapshot,
-        key,
-        python,
-        list(dict.fromkeys(all_notices)),
-        packages,
-    )
+    return Gathered(described, snapshot, list(dict.fromkeys(all_notices)), packages)
 
 
 def with_horovod(spec: JobSpec, base_dir: Path) -> tuple[JobSpec, list[str]]:

@@ -46,6 +46,7 @@ class Action(Enum):
     DELETE_RUN = "run.delete"
     REGISTER = "register"
     NOTIFY = "notify"
+    MANAGE_ENDPOINT = "endpoint.change"
     READ_DATA = "data.read"
     WRITE_DATA = "data.write"
     DELETE_DATA = "data.delete"
@@ -99,6 +100,7 @@ RULES: Mapping[Action, Rule] = {
     Action.DELETE_RUN: Rule("delete a run", "no", "own"),
     Action.REGISTER: Rule("register models, environments and data assets", "no", "all"),
     Action.NOTIFY: Rule("have events of runs sent somewhere, change and test receivers", "no", "own"),
+    Action.MANAGE_ENDPOINT: Rule("change and delete an endpoint, deploy to it, see its keys", "no", "own"),
     Action.WRITE_DATA: Rule("write files to datastores", "no", "all"),
     Action.DELETE_DATA: Rule("delete files of datastores", "no", "all"),
     Action.CREATE_DATASTORE: Rule("create a datastore", "no", "all"),

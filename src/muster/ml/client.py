@@ -18,6 +18,9 @@ from muster.host.files import is_safe_path
 from muster.job.rules import is_address
 from muster.ml import entities
 from muster.ml.command import Command
+from muster.ml.online import OnlineDeployments, OnlineEndpoints
+from muster.ml.online_entities import ManagedOnlineDeployment, ManagedOnlineEndpoint
+from muster.ml.operations import Done
 from muster.sdk import compute, model
 from muster.sdk.notices import tell
 from muster.sdk.run import Run
@@ -75,6 +78,24 @@ class MLClient:
     @cached_property
     def compute(self) -> Clusters:
         return Clusters(self.workspace)
+
+    @cached_property
+    def online_endpoints(self) -> OnlineEndpoints:
+        return OnlineEndpoints(self.workspace)
+
+    @cached_property
+    def online_deployments(self) -> OnlineDeployments:
+        return OnlineDeployments(self.workspace)
+
+    def begin_create_or_update(self, entity: Any, **kwargs: Any) -> Any:
+        """Create an endpoint, deploy to one, or make a cluster."""
+        if isinstance(entity, ManagedOnlineEndpoint):
+            return self.online_endpoints.begin_create_or_update(entity, **kwargs)
+        if isinstance(entity, ManagedOnlineDeployment):
+            return self.online_deployments.begin_create_or_update(entity, **kwargs)
+        if isinstance(entity, entities.AmlCompute):
+            return self.compute.begin_create_or_update(entity)
+        raise JobError(f"a {type(entity).__name__} cannot be created", "Endpoints, deployments and clusters can.")
 
     def create_or_update(self, entity: Any, **kwargs: Any) -> Any:
         """Submit a job, or keep an environment, data or a model."""
@@ -196,22 +217,6 @@ class Jobs:
 
 def _is_below(file: str, output: str) -> bool:
     return file == f"outputs/{output}" or file.startswith(f"outputs/{output}/")
-
-
-class Done:
-    """What a long call of Azure's returns: here it is over already."""
-
-    def __init__(self, value: Any) -> None:
-        self._value = value
-
-    def result(self, timeout: float | None = None) -> Any:
-        return self._value
-
-    def wait(self, timeout: float | None = None) -> None:
-        pass
-
-    def done(self) -> bool:
-        return True
 
 
 class Environments:

@@ -8,6 +8,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from muster.ml.command import Command, MpiDistribution, PyTorchDistribution, TensorFlowDistribution
+from muster.ml.online_entities import (
+    CodeConfiguration,
+    DefaultScaleSettings,
+    KubernetesOnlineDeployment,
+    KubernetesOnlineEndpoint,
+    ManagedOnlineDeployment,
+    ManagedOnlineEndpoint,
+    OnlineRequestSettings,
+    ProbeSettings,
+    TargetUtilizationScaleSettings,
+)
 from muster.wire.codec import Json
 
 
@@ -131,6 +142,10 @@ class Model:
     description: str | None = None
     tags: dict[str, str] = field(default_factory=dict)
 
+    def described(self) -> dict[str, Json]:
+        """As a deployment's file has it."""
+        return {"path": self.path}
+
 
 class AmlCompute:
     """A cluster whose nodes come and go."""
@@ -196,19 +211,28 @@ class VsCodeJobService(JobService):
 __all__ = [
     "AmlCompute",
     "BuildContext",
+    "CodeConfiguration",
     "Command",
     "CommandJobLimits",
     "Data",
+    "DefaultScaleSettings",
     "Environment",
     "JobResourceConfiguration",
     "JobService",
     "JupyterLabJobService",
+    "KubernetesOnlineDeployment",
+    "KubernetesOnlineEndpoint",
     "ManagedIdentityConfiguration",
+    "ManagedOnlineDeployment",
+    "ManagedOnlineEndpoint",
     "Model",
     "MpiDistribution",
+    "OnlineRequestSettings",
+    "ProbeSettings",
     "PyTorchDistribution",
     "ResourceConfiguration",
     "SshJobService",
+    "TargetUtilizationScaleSettings",
     "TensorBoardJobService",
     "TensorFlowDistribution",
     "UserIdentityConfiguration",

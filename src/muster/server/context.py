@@ -11,6 +11,7 @@ from muster.paths import WorkspacePaths
 from muster.server.data.state import DataState, WorkspaceFiles
 from muster.server.database.connection import Database
 from muster.server.disk import DiskState
+from muster.server.endpoints.state import EndpointsState
 from muster.server.hub import Hub
 from muster.server.logs.steps import PrintedSteps
 from muster.server.nodes.state import NodesState, RemoteAccess
@@ -54,6 +55,7 @@ class Context:
     """What keeps ranks of one person from another's files and from the server's; see `control.isolation`."""
     disk: DiskState = field(default_factory=DiskState)
     tunnels: Tunnels = field(default_factory=Tunnels)
+    endpoints: EndpointsState = field(default_factory=EndpointsState)
     answers: Answers = field(default_factory=Answers)
     portal: PortalState = field(default_factory=PortalState)
     printed: PrintedSteps = field(default_factory=PrintedSteps)

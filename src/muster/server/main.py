@@ -48,6 +48,7 @@ from muster.server.database.integrity import refuse_damaged
 from muster.server.database.records import active_run_count
 from muster.server.database.reserve import Reserve
 from muster.server.disk import is_full_error
+from muster.server.endpoints.loop import keep_endpoints
 from muster.server.http.app import make_app
 from muster.server.http.doors import AgentsDoor, PeopleDoor
 from muster.server.http.draining import Draining
@@ -155,6 +156,7 @@ class Process:
         await remote.open()
         self._announce()
         await self._stopping.wait()
+        context.endpoints.close()
         await app.finish(SERVER_LEAVE_S)
         # Before agents are asked to go, so that nothing brings them back.
         for task in tasks:
@@ -188,6 +190,7 @@ class Process:
             loops.keep_records,
             loops.keep_backups,
             delivery.notify,
+            keep_endpoints,
         ]
         if self._options.idle_exit_s > 0:
             work.append(self._leave_when_idle)

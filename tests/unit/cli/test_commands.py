@@ -50,6 +50,7 @@ COMMANDS = [
     "doctor",
     "down",
     "download",
+    "endpoint",
     "env",
     "explain",
     "forward",

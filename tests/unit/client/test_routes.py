@@ -18,6 +18,7 @@ import pytest
 
 from muster.client.api import Client
 from muster.client.calls import API, Calls
+from muster.client.endpoints.calls import Endpoints
 from muster.client.sse import StreamItem
 from muster.client.storage import Storage
 from muster.errors import NotFound
@@ -30,6 +31,8 @@ from muster.wire.data.assets import NewAsset
 from muster.wire.data.datastores import NewDatastore
 from muster.wire.encryption import NewKey
 from muster.wire.people import Role
+from muster.wire.runs import Submission
+from muster.wire.serving.endpoints import EndpointChanges, KeyKind, NewDeployment, NewEndpoint, ServingReport
 from muster.wire.stream import RunEnded
 
 Document = dict[str, Any]
@@ -50,6 +53,11 @@ ARGUMENTS: Mapping[Any, Any] = {
     NewAsset: NewAsset("some", "azureml://datastores/some/paths/some"),
     NewDatastore: NewDatastore("some", "local"),
     NewKey: NewKey(),
+    NewEndpoint: NewEndpoint("some"),
+    EndpointChanges: EndpointChanges(),
+    NewDeployment: NewDeployment(Submission("some", {})),
+    KeyKind: "primary",
+    ServingReport: ServingReport(1),
 }
 ANSWER = SimpleNamespace(
     id="some",
@@ -113,6 +121,12 @@ def test_a_call_meets_its_route(name: str, tmp_path: Path, document: Document) -
 def test_a_call_about_storage_meets_its_route(name: str, tmp_path: Path, document: Document) -> None:
     recorder = Recorder()
     check(getattr(Storage(recorder), name), recorder, tmp_path, document)
+
+
+@pytest.mark.parametrize("name", methods(Endpoints))
+def test_a_call_about_endpoints_meets_its_route(name: str, tmp_path: Path, document: Document) -> None:
+    recorder = Recorder()
+    check(getattr(Endpoints(recorder), name), recorder, tmp_path, document)
 
 
 def check(method: Callable[..., Any], recorder: Recorder, folder: Path, document: Document) -> None:

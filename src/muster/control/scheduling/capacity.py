@@ -2,7 +2,8 @@
 
 Nodes lie in pools that own CPUs and GPUs: most nodes are a pool of their own, simulated nodes may share their
 machine's. Pools in the same condition lie in one bucket, so a question is answered per bucket, not per node.
-CPU ranks may outnumber cores only for a gang that is alone in its pool; GPUs are a hard limit.
+CPU ranks may outnumber cores only for a gang that is alone in its pool; GPUs are a hard limit. What serves holds no
+CPUs (its ranks count as none), so that a pool with nothing else counts as empty.
 """
 
 from __future__ import annotations
@@ -227,7 +228,7 @@ class Capacity:
             pool = self._pool_of.get(part.node)
             if pool is not None:
                 pool.ranks += part.ranks
-                pool.parts += 1
+                pool.parts += part.ranks > 0
                 pool.holders.add(running.run_id)
             self._move_gpus(part, pool, taken=True)
 
@@ -239,7 +240,7 @@ class Capacity:
             pool = self._pool_of.get(part.node)
             if pool is not None:
                 pool.ranks -= part.ranks
-                pool.parts -= 1
+                pool.parts -= part.ranks > 0
                 pool.holders.discard(run_id)
             self._move_gpus(part, pool, taken=False)
 

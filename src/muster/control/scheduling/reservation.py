@@ -184,7 +184,7 @@ class _Future:
                 condition = self._now(pool)
                 after = _After(pool, condition, pool.parts, fitting(condition, self._need))
                 self._after[pool.index] = after
-            after.parts -= 1
+            after.parts -= part.ranks > 0
             _, gpus, slots, most, members = after.condition
             after.condition = Condition(
                 after.parts == 0, gpus + len(part.gpus), min(pool.cpus, slots + part.ranks), most, members

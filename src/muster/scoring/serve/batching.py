@@ -7,8 +7,9 @@ import threading
 import time
 import traceback
 from collections import deque
-from typing import Any, Deque, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Deque, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
 
+from muster.scoring.figures import Tally
 from muster.scoring.serve.models import BadInput, Model
 
 
@@ -38,6 +39,39 @@ class Full(Exception):
     """More requests wait than may."""
 
 
+class Work:
+    """What the model had to do, since it was last asked for."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._queue_ms, self._run_ms = Tally(), Tally()
+        self._batches: Dict[int, int] = {}
+        self._busy_s = 0.0
+        self._failed = 0
+
+    def note(self, queue_s: Iterable[float], took_s: float, failed: int) -> None:
+        """Requests that were run together."""
+        with self._lock:
+            count = 0
+            for waited_s in queue_s:
+                self._queue_ms.add(waited_s * 1000)
+                count += 1
+            self._run_ms.add(took_s * 1000)
+            self._batches[count] = self._batches.get(count, 0) + 1
+            self._busy_s += took_s
+            self._failed += failed
+
+    def take(self) -> Dict[str, Any]:
+        """As it is sent to whoever keeps the replica."""
+        with self._lock:
+            taken = {
+                "queue_ms": self._queue_ms.take(), "run_ms": self._run_ms.take(), "batches": self._batches,
+                "busy_s": self._busy_s, "failed": self._failed,
+            }  # fmt: skip
+            self._batches, self._busy_s, self._failed = {}, 0.0, 0
+        return taken
+
+
 class Runner:
     """Runs the model in one thread, so that the listener stays free to take and refuse requests."""
 
@@ -52,6 +86,7 @@ class Runner:
         self._queue: Deque[Waiting] = deque()
         self._arrived = threading.Condition()
         self._closed = False
+        self.work = Work()
         self._thread = threading.Thread(target=self._work, name="model", daemon=True)
         self._thread.start()
 
@@ -65,6 +100,11 @@ class Runner:
             self._arrived.notify()
         return waiting
 
+    @property
+    def waiting(self) -> int:
+        """How many requests wait for the model."""
+        return len(self._queue)
+
     def close(self) -> None:
         """End the thread, once the model is done with what it has."""
         with self._arrived:
@@ -77,11 +117,23 @@ class Runner:
             taken = self._take()
             if not taken:
                 return
+            began = time.monotonic()
             outcomes = (
                 self._batch(taken) if self._max_batch > 1 else [(item, self._one(item, item.data)) for item in taken]
             )
+            self._note(taken, outcomes, began)
             # One call for all of them: waking the listener costs more than an answer.
             self._loop.call_soon_threadsafe(_deliver, outcomes)
+
+    def _note(self, taken: List[Waiting], outcomes: List[Tuple[Waiting, Outcome]], began: float) -> None:
+        if self._max_batch > 1:
+            failed = sum(outcome.error is not None for _, outcome in outcomes)
+            self.work.note((began - item.arrived for item in taken), time.monotonic() - began, failed)
+            return
+        at = began
+        for item, outcome in outcomes:
+            self.work.note((at - item.arrived,), outcome.took_s, int(outcome.error is not None))
+            at += outcome.took_s
 
     def _take(self) -> List[Waiting]:
         """The next requests: all that wait, or as many as fit a batch, the first of which waits a little for others."""

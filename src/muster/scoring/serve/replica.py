@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import json
+import os
 import socket
 import sys
 import traceback
@@ -18,6 +20,7 @@ from muster.scoring.serve.settings import Settings
 
 NO_SERVER = 4
 """The exit code where the environment lacks what answers HTTP."""
+_REPORT_S = 1.0
 
 
 def main() -> int:
@@ -51,15 +54,29 @@ def _serve(uvicorn: Any, settings: Settings, model: Any, listener: socket.socket
             ws="none", timeout_graceful_shutdown=25, timeout_keep_alive=75,
         )  # fmt: skip
         server = uvicorn.Server(config)
-        with open(ready, "wb", buffering=0) as pipe:
-            pipe.write(b"1")
+        reporting = asyncio.ensure_future(_report(runner, ready))
         await server.serve(sockets=[listener])
+        reporting.cancel()
 
     try:
         importlib.import_module("uvloop").install()
     except ImportError:
         pass  # slower, and otherwise the same
     asyncio.run(serve())
+
+
+async def _report(runner: Runner, pipe: int) -> None:
+    """Tell whoever keeps this process that it answers, and then what it has to do; a line each time."""
+    os.set_blocking(pipe, False)
+    while True:
+        line = json.dumps({**runner.work.take(), "waiting": runner.waiting}).encode() + b"\n"
+        try:
+            os.write(pipe, line)
+        except BlockingIOError:
+            pass  # nobody reads at the moment: a second without figures
+        except OSError:
+            return
+        await asyncio.sleep(_REPORT_S)
 
 
 if __name__ == "__main__":

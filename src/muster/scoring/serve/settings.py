@@ -25,6 +25,21 @@ class Settings:
     max_queue: int = 256
     """Requests that wait in one replica; more are refused with 429."""
     max_body: int = 512 << 20
+    endpoint: str = ""
+    """Whose deployment it is: replicas have a listener each, and the front door of the endpoint asks them."""
+    deployment: str = ""
+    max_replicas: int = 0
+    """More than `replicas`: as many are started as the load asks for."""
+    target_percent: float = 70.0
+    """How busy replicas should be where their number follows the load."""
+    polling_s: float = 1.0
+    """How often their number is decided."""
+    probe_delay_s: float = 10.0
+    """After a replica is ready, before it is first asked whether it lives."""
+    probe_period_s: float = 10.0
+    probe_timeout_s: float = 2.0
+    probe_failures: int = 30
+    """Probes in a row without an answer after which a replica is replaced."""
 
     @staticmethod
     def parse(text: str) -> Settings:

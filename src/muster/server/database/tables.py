@@ -16,6 +16,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
+from muster.server.database.endpoint_tables import deployments, endpoint_runs, endpoints
 from muster.server.database.notification_tables import deliveries, outbox, subscriptions
 from muster.server.database.people_tables import AUDIT_STAYS, audit, people, tokens
 from muster.server.database.schema import RowId, metadata
@@ -38,6 +39,9 @@ __all__ = [
     "clusters",
     "datastores",
     "deliveries",
+    "deployments",
+    "endpoint_runs",
+    "endpoints",
     "environments",
     "events",
     "experiments",

@@ -24,6 +24,7 @@ from muster.defaults import NEWEST_PROTOCOL, OLDEST_PROTOCOL, PROTOCOL_VERSION
 from muster.server.context import Context
 from muster.server.data import code_routes, grants, node_routes
 from muster.server.data import routes as data_routes
+from muster.server.endpoints import routes as endpoint_routes
 from muster.server.environments import routes as environment_routes
 from muster.server.http import routes as workspace_routes
 from muster.server.http.bodies import bounded, checked_body, is_json
@@ -66,6 +67,7 @@ ROUTERS = tuple(
         session_routes,
         secret_routes,
         model_routes,
+        endpoint_routes,
         tunnel_routes,
         job_routes,
         notification_routes,

@@ -26,6 +26,7 @@ from muster.server.mlflow.protocol import (
     with_token,
 )
 from muster.server.models.registry import add_model, ensure_registered
+from muster.server.models.usage import refuse_used
 from muster.wire.codec import Json
 
 _MODELS, _VERSIONS, _ALIASES = tables.registered_models, tables.models, tables.model_aliases
@@ -64,6 +65,7 @@ def rename(transaction: Transaction, call: Call) -> Answer:
 
 def delete(transaction: Transaction, call: Call) -> Answer:
     name = _find(transaction, call.args.text("name")).name
+    refuse_used(transaction.connection, name, None)
     for table in (_ALIASES, tables.model_files, _VERSIONS, _MODELS):
         transaction.execute(delete_rows(table).where(table.c.name == name))
     return {}
@@ -146,6 +148,7 @@ def change_version(transaction: Transaction, call: Call) -> Answer:
 
 def delete_version(transaction: Transaction, call: Call) -> Answer:
     row = _find_version(transaction, call.args.text("name"), call.args.text("version"))
+    refuse_used(transaction.connection, row.name, row.version)
     for table in (_ALIASES, tables.model_files, _VERSIONS):
         transaction.execute(delete_rows(table).where(table.c.name == row.name, table.c.version == row.version))
     return {}

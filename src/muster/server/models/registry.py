@@ -14,6 +14,7 @@ from muster.models.references import ModelReference
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.server.database.records import message_of, upsert
+from muster.server.models.usage import refuse_used
 from muster.wire.codec import Json, from_json, to_json
 from muster.wire.data.access import FileEntry
 from muster.wire.data.assets import digest_of
@@ -151,6 +152,7 @@ def remove(transaction: Transaction, name: str, version: int | None) -> list[Mod
     )
     if not found:
         find_model(transaction.connection, name, None)
+    refuse_used(transaction.connection, name, version)
     for table in (_ALIASES, _FILES, _VERSIONS):
         mine = (table.c.name == name, *((table.c.version == version,) if version else ()))
         transaction.execute(delete(table).where(*mine))

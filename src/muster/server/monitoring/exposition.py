@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from muster.server.monitoring.endpoints import EndpointFigures
 from muster.server.monitoring.facts import ActiveRun, Facts
 from muster.version import VERSION
+from muster.wire.serving.endpoints import EndpointView
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _RUN = ("run", "name", "experiment", "cluster", "person")
 
 
-def exposition(facts: Facts, now: float, commits: int, agents: int, trouble: str) -> bytes:
+def exposition(
+    facts: Facts, now: float, commits: int, agents: int, trouble: str, endpoints: Sequence[EndpointView] = ()
+) -> bytes:
     """All figures as text."""
     registry = CollectorRegistry()
     ProcessCollector(namespace="muster_server", registry=registry)
     registry.register(_Figures(facts, now, commits, agents, trouble))
+    registry.register(EndpointFigures(endpoints))
     return generate_latest(registry)
 
 

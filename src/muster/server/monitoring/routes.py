@@ -6,6 +6,7 @@ from fastapi import APIRouter, Response
 
 from muster.control.access import Action
 from muster.host import clock
+from muster.server.endpoints import views
 from muster.server.http.dependencies import ContextOf
 from muster.server.http.needs import needs
 from muster.server.monitoring import facts
@@ -19,5 +20,6 @@ async def metrics(context: ContextOf) -> Response:
     """Runs, queue, nodes, active runs and the server itself, as figures."""
     found = await context.database.read(facts.load)
     trouble = context.disk.full or context.missing_runs
+    endpoints = await context.database.read(lambda c: views.listing(context, c))
     commits, agents = context.database.writer.commits, len(context.hub.contacts)
-    return Response(exposition(found, clock.now(), commits, agents, trouble), media_type=CONTENT_TYPE)
+    return Response(exposition(found, clock.now(), commits, agents, trouble, endpoints), media_type=CONTENT_TYPE)

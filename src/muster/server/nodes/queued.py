@@ -95,7 +95,7 @@ class QueuedNodes:
             *key,
             title=run.display_name or run.id,
             folder=str(context.paths.handed_on),
-            ranks_per_node=run.ranks_per_node,
+            ranks_per_node=max(1, run.ranks_per_node),
             gpus_per_node=run.gpus_per_node,
             time_limit_s=time_left_s(connection, run.id, run.timeout_s, run.budget_from),
             priority=run.priority,

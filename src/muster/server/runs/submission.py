@@ -49,8 +49,11 @@ def submit(context: Context, transaction: Transaction, submission: Submission) -
     return run_view(context, transaction.connection, accept(context, transaction, submission))
 
 
-def accept(context: Context, transaction: Transaction, submission: Submission) -> str:
-    """Queue a job; the same key again is the same run. Returns the run's id."""
+def accept(context: Context, transaction: Transaction, submission: Submission, holds_cpus: bool = True) -> str:
+    """Queue a job; the same key again is the same run. Returns the run's id.
+
+    One that serves for months holds no CPUs, or nothing else would ever start on a small machine.
+    """
     known = BY_KEY.first(transaction, submission.key)
     if known is not None:
         return str(known.id)
@@ -68,6 +71,8 @@ def accept(context: Context, transaction: Transaction, submission: Submission) -
     spec = _isolated(context, transaction.connection, spec, submission.submitted_by, in_container)
     now = clock.now()
     row = _row(run_id, spec, submission, settled, now)
+    if not holds_cpus:
+        row["ranks_per_node"] = 0
     transaction.execute(_ADD_RUN, {**row, "notices": list(dict.fromkeys(notices))})
     subscriptions.watch_job(context, transaction, run_id, spec.notify, submission.submitted_by)
     add_event(transaction, run_id, StateChanged(states.QUEUED, now))

@@ -12,6 +12,7 @@ from tests.unit.server.conftest import Server
 from muster.server.monitoring.exposition import exposition
 from muster.server.monitoring.facts import ActiveRun, Facts, load
 from muster.wire.runs import Progress
+from muster.wire.serving.endpoints import DeploymentView, EndpointView, RequestLimits, ServingFigures
 
 BOARD = Path(__file__).parents[4] / "examples" / "monitoring" / "grafana.json"
 RUN = ActiveRun("r-1", 'a"b\\c\n<x>', "first", "two", "ada", 90.0, Progress(3, 10, "steps"), {"train/loss": 0.5})
@@ -72,3 +73,18 @@ def test_the_example_board_asks_for_figures_that_there_are() -> None:
         assert names <= known, f"{expression}: {names - known}"
     places = [tuple(panel["gridPos"].values()) for panel in board["panels"]]
     assert len(places) == len(set(places))
+
+
+def test_deployments_have_their_figures() -> None:
+    asked = ServingFigures("blue", 3, 1, 0.5, 10.0, 20.0, 30.0, 5.0, codes={"200": 2, "424": 1})
+    blue = DeploymentView(
+        "blue", "digits", "serving", 100, 0, 1, "run", None, 2, 2, 2, RequestLimits(), requests=asked, replicas=asked
+    )
+    view = EndpointView(
+        "digits", "key", "http://h:1/score", None, "ready", {"blue": 100}, {}, (blue,), "door", None, {}, {}, None,
+        None, 0.0, 0.0,
+    )  # fmt: skip
+    text = exposition(FACTS, 100.0, 7, 1, "", [view]).decode()
+    assert 'muster_deployment_answers_total{code="424",deployment="blue",endpoint="digits"} 1.0' in text
+    assert 'muster_deployment_latency_seconds{deployment="blue",endpoint="digits",quantile="0.99"} 0.03' in text
+    assert 'muster_deployment_replicas_ready{deployment="blue",endpoint="digits"} 2.0' in text

@@ -1,0 +1,359 @@
+"""Online endpoints: `muster endpoint …`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from muster.cli.commands.run import Upload
+from muster.cli.console import columns, notice, say
+from muster.cli.lazy import find
+from muster.cli.options import Json, argument, option, print_json, print_result, switch
+from muster.cli.overrides import parse_pairs
+from muster.cli.views import endpoints as views
+from muster.client.connect import connect, connect_to_read
+from muster.client.endpoints.asking import invoke as ask
+from muster.client.endpoints.calls import Endpoints, new_endpoint, traffic_changes
+from muster.client.endpoints.deploying import deploy as send_deployment
+from muster.errors import JobError, NotFound, UserError
+from muster.job.endpoints.deployment import read_deployment_file
+from muster.job.endpoints.endpoint import EndpointFile, read_endpoint_file
+from muster.wire.serving.endpoints import AUTH_MODES, DeploymentView, EndpointKeys, EndpointView
+
+_LOOK_S = 0.2
+
+
+def complete_endpoints(incomplete: str) -> Iterator[str]:
+    """Endpoints that a running server knows."""
+    try:
+        found = Endpoints(connect(start=False).calls).list()
+    except Exception:
+        return
+    yield from (view.name for view in found if view.name.startswith(incomplete))
+
+
+Name = Annotated[str, argument("NAME", "The endpoint's name.", autocompletion=complete_endpoints)]
+OfEndpoint = Annotated[str | None, option("NAME", "The endpoint (default: as the file says).", "--endpoint", "-e")]
+Deployment = Annotated[str | None, option("NAME", "A deployment of it.", "--deployment", "-d")]
+NoWait = Annotated[bool, switch("Return at once, and do not wait until it serves.", "--no-wait")]
+Yes = Annotated[bool, switch("Do not ask.", "--yes", "-y")]
+
+
+def create(
+    name: Annotated[str | None, argument("NAME", "The endpoint's name.")] = None,
+    file: Annotated[Path | None, option("FILE", "An online endpoint's file (.yml).", "--file", "-f")] = None,
+    auth_mode: Annotated[str | None, option("MODE", f"{', '.join(AUTH_MODES)} (default: key).", "--auth-mode")] = None,
+    host: Annotated[str | None, option("ADDRESS", "The node's address that its front door listens on.", "--host")] = (
+        None
+    ),
+    port: Annotated[int, option("PORT", "Its port (default: a free one, which it keeps).", "--port", max=65535)] = 0,
+    compute: Annotated[
+        str | None, option("NAME", "The cluster of its front door (default: that of its first deployment).")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Create an endpoint: an address with keys, to which models are deployed.
+
+    \b
+    Examples:
+      muster endpoint create digits
+      muster endpoint create -f endpoint.yml
+    """
+    said = read_endpoint_file(file, name) if file is not None else None
+    if said is None and name is None:
+        raise UserError("the endpoint has no name", "Write `muster endpoint create NAME`, or give -f FILE.")
+    said = said or EndpointFile(name or "")
+    if said.traffic or said.mirror_traffic:
+        notice("traffic is set once there are deployments: `muster endpoint traffic`, or deploy with --all-traffic")
+    for text in said.notices:
+        notice(text)
+    mode = auth_mode or said.auth_mode
+    if mode not in AUTH_MODES:
+        raise UserError(f"--auth-mode {mode}: there is no such mode", f"Choose one of {', '.join(AUTH_MODES)}.")
+    wanted = new_endpoint(
+        said.name, description=said.description, tags=said.tags, properties=said.properties, auth_mode=mode,
+        compute=compute or said.compute, host=host, port=port,
+    )  # fmt: skip
+    made = Endpoints(connect().calls).create(wanted)
+    if as_json:
+        print_json(made)
+        return
+    say(f"endpoint {made.name} is there; `muster endpoint deploy -f FILE --endpoint {made.name}` deploys to it")
+
+
+def deploy(
+    file: Annotated[Path, option("FILE", "An online deployment's file (.yml).", "--file", "-f")],
+    endpoint: OfEndpoint = None,
+    name: Annotated[str | None, option("NAME", "The deployment's name (default: as the file says).", "--name")] = None,
+    all_traffic: Annotated[bool, switch("Send it all requests from now on.", "--all-traffic")] = False,
+    compute: Annotated[str | None, option("NAME", "The cluster of its replicas.")] = None,
+    no_wait: NoWait = False,
+    as_json: Json = False,
+) -> None:
+    """Deploy a model to an endpoint, or replace what is deployed there under the same name.
+
+    A new revision takes over once its replicas answer, and the old one ends when it has answered what it has: no
+    request is lost. A revision that does not come up leaves the old one in its place.
+
+    \b
+    Examples:
+      muster endpoint deploy -f blue.yml --all-traffic
+      muster endpoint deploy -f blue.yml --endpoint digits --name green
+    """
+    said = read_deployment_file(file, endpoint, name)
+    if compute is not None:
+        said = replace(said, compute=compute)
+    client, upload = connect(), Upload()
+    for text in said.notices:
+        notice(text)
+    view = send_deployment(
+        client, said, file.resolve().parent, all_traffic=all_traffic, progress=upload.advance
+    )  # fmt: skip
+    upload.end()
+    deployment = _deployment(view, said.name)
+    if not no_wait:
+        view, deployment = _until_served(Endpoints(client.calls), view, deployment, as_json)
+    if as_json:
+        print_json(view)
+    elif no_wait:
+        say(views.progress(deployment))
+    elif deployment.state == "serving":
+        say(_how_to_ask(view, deployment))
+    if deployment.state in ("failed", "stopped") and not no_wait:
+        raise typer.Exit(1)
+
+
+def list_(as_json: Json = False) -> None:
+    """List endpoints, with their state, traffic and address.
+
+    \b
+    Examples:
+      muster endpoint list
+    """
+    found = Endpoints(connect_to_read().calls).list()
+    if not found and not as_json:
+        say("no endpoints yet; `muster endpoint create NAME` makes one")
+        return
+    print_result(found, views.listing(found, time.time(), columns(sys.stdout)), as_json)
+
+
+def show(name: Name, as_json: Json = False) -> None:
+    """Show an endpoint: its address, its deployments, and how fast they answer.
+
+    \b
+    Examples:
+      muster endpoint show digits
+    """
+    found = Endpoints(connect_to_read().calls).show(name)
+    print_result(found, views.description(found, time.time()), as_json)
+
+
+def invoke(
+    name: Name,
+    file: Annotated[Path | None, option("FILE", "The request's body; `-`: standard input.", "--request-file", "-r")] = (
+        None
+    ),
+    data: Annotated[str | None, option("TEXT", "The request's body.", "--data")] = None,
+    deployment: Deployment = None,
+    as_json: Json = False,
+) -> None:
+    """Ask an endpoint, with its key, and print what it answers.
+
+    \b
+    Examples:
+      muster endpoint invoke digits --data '{"text": "hi"}'
+      muster endpoint invoke digits -r request.json --deployment blue
+    """
+    if (file is None) == (data is None):
+        raise UserError("there must be one body", "Give either --request-file FILE or --data TEXT.")
+    answer = ask(Endpoints(connect_to_read().calls), name, _body(file, data), deployment)
+    if as_json:
+        print_json({"status": answer.status, "headers": dict(answer.headers), "body": answer.text})
+    else:
+        print(answer.text)
+    if answer.status >= 400:
+        if not as_json:
+            reason = answer.headers.get("ms-azureml-model-error-statuscode")
+            notice(f"the answer is {answer.status}" + (f" (the model answered {reason})" if reason else ""))
+        raise typer.Exit(1)
+
+
+def logs(
+    name: Name,
+    deployment: Deployment = None,
+    lines: Annotated[int, option("N", "The last N lines.", "--lines", "-n", min=0)] = 5000,
+    follow: Annotated[bool, switch("Follow until its run ends.", "--follow", "-f")] = False,
+    as_json: Json = False,
+) -> None:
+    """Print what the replicas of a deployment printed; without one what the front door did.
+
+    \b
+    Examples:
+      muster endpoint logs digits --deployment blue
+    """
+    view = Endpoints(connect_to_read().calls).show(name)
+    run = view.run if deployment is None else _deployment(view, deployment).run
+    if run is None:
+        raise NotFound(f"nothing of {deployment or name} has run yet", f"`muster endpoint show {name}` shows it.")
+    find("commands.logs:logs")(run, tail=lines, follow=follow, as_json=as_json)
+
+
+def traffic(
+    name: Name,
+    shares: Annotated[list[str] | None, argument("DEPLOYMENT=PERCENT", "Shares that add up to 100.")] = None,
+    mirror: Annotated[
+        list[str] | None, option("DEPLOYMENT=PERCENT", "Copies of so many requests; nobody gets its answers.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Share out an endpoint's requests between its deployments, or have one get copies of them.
+
+    Deployments that are not named get nothing. A request that names one with the header azureml-model-deployment goes
+    there, whatever its share.
+
+    \b
+    Examples:
+      muster endpoint traffic digits blue=90 green=10
+      muster endpoint traffic digits blue=100
+      muster endpoint traffic digits --mirror green=10
+    """
+    if not shares and mirror is None:
+        raise UserError("there is nothing to change", "Write blue=90 green=10, or --mirror green=10.")
+    changes = traffic_changes(
+        _percents("DEPLOYMENT=PERCENT", shares) if shares else None,
+        None if mirror is None else _percents("--mirror", mirror),
+    )
+    made = Endpoints(connect().calls).change(name, changes)
+    if as_json:
+        print_json(made)
+        return
+    given = ", ".join(f"{key} {value} %" for key, value in made.traffic.items()) or "nobody gets requests"
+    copied = "".join(f"; {key} gets copies of {value} %" for key, value in made.mirror_traffic.items())
+    say(f"{name}: {given}{copied}")
+
+
+def keys(
+    name: Name,
+    renew: Annotated[str | None, option("primary|secondary", "Make this key anew first.", "--regenerate")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show what opens an endpoint: its two keys, or a token for an hour.
+
+    To rotate: have clients use the secondary key, make the primary one anew, have them use it, then the other.
+    Where tokens open the endpoint, --regenerate ends all that were handed out.
+
+    \b
+    Examples:
+      muster endpoint keys digits
+      muster endpoint keys digits --regenerate primary
+    """
+    endpoints = Endpoints(connect().calls)
+    if renew is not None and renew not in ("primary", "secondary"):
+        raise UserError(f"--regenerate {renew}: there is no such key", "Give primary or secondary.")
+    found = endpoints.keys(name) if renew is None else endpoints.renew_key(
+        name, "primary" if renew == "primary" else "secondary"
+    )  # fmt: skip
+    print_result(found, _key_lines(found), as_json)
+
+
+def undeploy(
+    name: Name,
+    deployment: Annotated[str, argument("DEPLOYMENT", "One that has no traffic.")],
+    as_json: Json = False,
+) -> None:
+    """End a deployment that has no traffic.
+
+    \b
+    Examples:
+      muster endpoint undeploy digits green
+    """
+    Endpoints(connect().calls).delete_deployment(name, deployment)
+    if as_json:
+        print_json({"deleted": deployment, "endpoint": name})
+        return
+    say(f"{deployment} of {name} ends")
+
+
+def delete(name: Name, yes: Yes = False, as_json: Json = False) -> None:
+    """End an endpoint with all of its deployments; their runs and logs stay.
+
+    \b
+    Examples:
+      muster endpoint delete digits --yes
+    """
+    endpoints = Endpoints(connect().calls)
+    view = endpoints.show(name)
+    if not yes and not typer.confirm(f"Delete {name} with {len(view.deployments)} deployments?"):
+        raise typer.Exit(1)
+    endpoints.delete(name)
+    if as_json:
+        print_json({"deleted": name})
+        return
+    say(f"{name} is deleted")
+
+
+def _deployment(view: EndpointView, name: str) -> DeploymentView:
+    for item in view.deployments:
+        if item.name == name:
+            return item
+    known = ", ".join(item.name for item in view.deployments) or "none"
+    raise NotFound(f"the endpoint {view.name} has no deployment {name!r}", f"It has: {known}.")
+
+
+def _until_served(
+    endpoints: Endpoints, view: EndpointView, deployment: DeploymentView, quiet: bool
+) -> tuple[EndpointView, DeploymentView]:
+    """Wait until a deployment serves at an endpoint that answers, or has failed; says what changes."""
+    said = ""
+    while True:
+        text = views.progress(deployment)
+        if text != said and not quiet and deployment.state != "serving":
+            say(text)
+            said = text
+        if deployment.state in ("failed", "stopped") or (deployment.state == "serving" and view.state == "ready"):
+            return view, deployment
+        time.sleep(_LOOK_S)
+        view = endpoints.show(view.name)
+        deployment = _deployment(view, deployment.name)
+
+
+def _how_to_ask(view: EndpointView, deployment: DeploymentView) -> str:
+    share = f"{deployment.traffic} % of the traffic" if deployment.traffic else "no traffic yet"
+    return f"{deployment.name} serves at {view.scoring_uri} ({share}); `muster endpoint invoke {view.name}` asks it"
+
+
+def _body(file: Path | None, data: str | None) -> bytes:
+    if data is not None:
+        return data.encode()
+    if str(file) == "-":
+        return sys.stdin.buffer.read()
+    assert file is not None
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise JobError(f"{file} cannot be read: {error.strerror}", "Correct --request-file.") from error
+
+
+def _percents(what: str, given: list[str]) -> Mapping[str, int]:
+    found = {}
+    for name, text in parse_pairs(what, given).items():
+        if not text.removesuffix("%").strip().isdecimal():
+            raise UserError(f"{name}={text}: that is no share in percent", "Write a whole number, such as blue=90.")
+        found[name] = int(text.removesuffix("%"))
+    return found
+
+
+def _key_lines(found: EndpointKeys) -> list[str]:
+    if found.token is not None:
+        left = (found.expires_at or 0) - time.time()
+        return [f"token      {found.token}", f"expires    in {left / 60:.0f} minutes"]
+    return [f"primary    {found.primary}", f"secondary  {found.secondary}"]
+
+
+COMMANDS = (create, deploy, list_, show, invoke, logs, traffic, keys, undeploy, delete)

@@ -1,0 +1,108 @@
+"""Endpoints as lines: what there is, and what one does. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from muster.cli.text import counted, moment, number, table
+from muster.cli.views.columns import Column, fit
+from muster.wire.serving.endpoints import DeploymentView, EndpointView, ServingFigures
+
+
+def listing(endpoints: Sequence[EndpointView], now: float, room: int | None) -> list[str]:
+    """A line for each endpoint."""
+    columns = [
+        Column("ENDPOINT", 12), Column("STATE"), Column("TRAFFIC", 8, leaves=2), Column("REQUESTS/S", leaves=3),
+        Column("ADDRESS", 20, leaves=4), Column("MADE", leaves=1),
+    ]  # fmt: skip
+    rows = [
+        [
+            view.name,
+            view.state,
+            _shares(view) or "-",
+            _rate(view),
+            view.scoring_uri or "-",
+            moment(view.created_at, now),
+        ]
+        for view in endpoints
+    ]
+    return fit(columns, rows, room)
+
+
+def description(view: EndpointView, now: float) -> Iterator[str]:
+    """Everything that there is to say about one endpoint."""
+    said = {
+        "endpoint": view.name,
+        "state": view.state,
+        "address": view.scoring_uri or "none yet",
+        "opened by": {"key": "keys"}.get(view.auth_mode, f"tokens ({view.auth_mode})"),
+        "front door": view.run or "none yet",
+        "description": view.description or "",
+        "tags": ", ".join(f"{key}={value}" for key, value in sorted(view.tags.items())),
+        "made": moment(view.created_at, now) + (f" by {view.created_by}" if view.created_by else ""),
+    }
+    yield from (f"{name + ':':<13}{text}" for name, text in said.items() if text)
+    if not view.deployments:
+        yield ""
+        yield f"nothing is deployed: `muster endpoint deploy -f FILE --endpoint {view.name}`"
+        return
+    yield ""
+    header = ("DEPLOYMENT", "STATE", "TRAFFIC", "REPLICAS", "MODEL", "RUN")
+    rows = [
+        (item.name, item.state, _share(item), _replicas(item), item.model or "-", item.run or "-")
+        for item in view.deployments
+    ]
+    yield from table(header, rows)
+    for item in view.deployments:
+        if item.why:
+            yield f"{item.name} failed: {item.why}"
+    asked = [item for item in view.deployments if item.requests is not None and item.requests.requests]
+    if asked:
+        yield ""
+        yield from table(
+            ("LAST MINUTE", "REQUESTS/S", "P50", "P95", "P99", "QUEUE P95", "BATCH", "REQUESTS", "FAILED"),
+            [_figures(item) for item in asked],
+        )
+
+
+def progress(item: DeploymentView) -> str:
+    """One line on how far a deployment is."""
+    if item.state == "failed":
+        return f"{item.name} failed: {item.why or 'see its log'}"
+    replicas = f"{item.ready} of {counted(item.instances, 'replica')}"
+    return f"{item.name} is {item.state}: {replicas} ready"
+
+
+def _figures(item: DeploymentView) -> Sequence[str]:
+    asked, model = item.requests or ServingFigures(item.name), item.replicas or ServingFigures(item.name)
+    return (
+        item.name,
+        f"{asked.rate:.1f}",
+        *(_ms(value) for value in (asked.p50_ms, asked.p95_ms, asked.p99_ms)),
+        _ms(max(asked.queue_p95_ms, model.queue_p95_ms)),
+        f"{model.batch_mean:.1f}" if model.batch_mean else "-",
+        f"{asked.requests:,}",
+        f"{asked.failed:,}",
+    )
+
+
+def _ms(value: float) -> str:
+    return f"{number(round(value, 1))} ms" if value else "-"
+
+
+def _share(item: DeploymentView) -> str:
+    return f"{item.traffic} %" if not item.mirror else f"copies of {item.mirror} %"
+
+
+def _replicas(item: DeploymentView) -> str:
+    most = f"-{item.max_instances}" if item.max_instances > item.instances else ""
+    return f"{item.ready} of {item.instances}{most}"
+
+
+def _shares(view: EndpointView) -> str:
+    return " ".join(f"{name}={share}" for name, share in view.traffic.items())
+
+
+def _rate(view: EndpointView) -> str:
+    rates = [item.requests.rate for item in view.deployments if item.requests is not None]
+    return f"{sum(rates):.1f}" if rates else "-"

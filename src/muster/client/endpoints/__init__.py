@@ -1,0 +1,1 @@
+"""Endpoints: calls about them, what a deployment's file becomes, asking one."""

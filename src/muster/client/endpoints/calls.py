@@ -1,0 +1,85 @@
+"""Calls about endpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from muster.client.calls import LONG_S, Group, checking, run_path, segment
+from muster.wire.serving.endpoints import (
+    EndpointChanges,
+    EndpointKeys,
+    EndpointView,
+    KeyKind,
+    NewDeployment,
+    NewEndpoint,
+    NewEndpointKey,
+    RouteTable,
+    ServingOrders,
+    ServingReport,
+)
+
+
+class Endpoints(Group):
+    """What a client does with endpoints."""
+
+    def list(self) -> list[EndpointView]:
+        return list(self.calls.each(EndpointView, "/endpoints"))
+
+    def create(self, endpoint: NewEndpoint) -> EndpointView:
+        return self.calls.read(EndpointView, "POST", "/endpoints", message=endpoint, again=False)
+
+    def show(self, name: str) -> EndpointView:
+        return self.calls.read(EndpointView, "GET", _path(name))
+
+    def change(self, name: str, changes: EndpointChanges) -> EndpointView:
+        """Change an endpoint's traffic, description and tags."""
+        return self.calls.read(EndpointView, "PATCH", _path(name), message=changes)
+
+    def delete(self, name: str) -> None:
+        """End an endpoint with all of its deployments."""
+        self.calls.send("DELETE", _path(name))
+
+    def deploy(self, name: str, deployment: str, new: NewDeployment) -> EndpointView:
+        """Make a deployment, or replace it without a lost request."""
+        path = f"{_path(name)}/deployments/{segment(deployment, 'deployment')}"
+        return self.calls.read(EndpointView, "PUT", path, message=new, again=False, timeout_s=LONG_S)
+
+    def delete_deployment(self, name: str, deployment: str) -> None:
+        """End a deployment that has no traffic."""
+        self.calls.send("DELETE", f"{_path(name)}/deployments/{segment(deployment, 'deployment')}")
+
+    def keys(self, name: str) -> EndpointKeys:
+        """The keys of an endpoint, or a token for an hour."""
+        return self.calls.read(EndpointKeys, "GET", f"{_path(name)}/keys")
+
+    def renew_key(self, name: str, kind: KeyKind) -> EndpointKeys:
+        """Make a key anew."""
+        message = NewEndpointKey(kind)
+        return self.calls.read(EndpointKeys, "POST", f"{_path(name)}/keys", message=message, again=False)
+
+    def report(self, run: str, report: ServingReport) -> ServingOrders:
+        """What a run of an endpoint says, as its own processes do."""
+        return self.calls.read(ServingOrders, "POST", run_path(run, "serving"), message=report)
+
+    def routes(self, run: str, seen: int = -1, wait_s: float = 0.0) -> RouteTable:
+        """What a front door is told."""
+        query = {"seen": seen, "wait_s": wait_s}
+        return self.calls.read(RouteTable, "GET", run_path(run, "serving/routes"), query=query)
+
+
+def new_endpoint(name: str, **fields: object) -> NewEndpoint:
+    """An endpoint to be created, checked."""
+    with checking():
+        return NewEndpoint(name, **fields)  # type: ignore[arg-type]
+
+
+def traffic_changes(
+    traffic: Mapping[str, int] | None = None, mirror: Mapping[str, int] | None = None
+) -> EndpointChanges:
+    """Other shares of the traffic, checked."""
+    with checking():
+        return EndpointChanges(traffic=traffic, mirror_traffic=mirror)
+
+
+def _path(name: str) -> str:
+    return f"/endpoints/{segment(name, 'endpoint')}"

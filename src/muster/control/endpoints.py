@@ -1,0 +1,96 @@
+"""What happens next to the runs of an endpoint: a new one takes over once it answers, an old one ends unused. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from muster.wire import states
+
+STARTING: Final = "starting"
+SERVING: Final = "serving"
+DRAINING: Final = "draining"
+ENDED: Final = "ended"
+DOOR_AGAIN_S = 5.0
+"""After a front door that ended by itself, before another run is made for it."""
+
+Act = Literal["serve", "drain", "cancel", "forget", "replace"]
+
+
+@dataclass(frozen=True)
+class Member:
+    """A run of an endpoint."""
+
+    run: str
+    deployment: str | None
+    """None: the front door."""
+    revision: int
+    state: str
+    status: str
+    ready: int = 0
+    """Replicas that answer."""
+    unused: bool = False
+    """The front door sends nothing there any more, and has all answers."""
+    age_s: float = 0.0
+    """Since it is in its state."""
+
+    @property
+    def is_over(self) -> bool:
+        return self.status in states.TERMINAL
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is deployed under a name."""
+
+    revision: int
+    instances: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing to do to one run."""
+
+    act: Act
+    run: str
+
+
+def next_steps(members: Sequence[Member], wanted: Mapping[str, Wanted]) -> list[Step]:
+    """What to do now. Doing the same twice does no harm."""
+    steps: list[Step] = []
+    for member in members:
+        if member.deployment is None:
+            steps += _door_steps(member)
+            continue
+        goal = wanted.get(member.deployment)
+        newest = goal is not None and member.revision == goal.revision
+        if member.state == DRAINING:
+            if member.is_over:
+                steps.append(Step("forget", member.run))
+            elif member.unused:
+                steps.append(Step("cancel", member.run))
+        elif goal is None or (not newest and _is_replaced(members, member, goal)):
+            steps.append(Step("drain", member.run))
+        elif newest and member.state == STARTING and member.ready >= goal.instances and not member.is_over:
+            steps.append(Step("serve", member.run))
+    return steps
+
+
+def _door_steps(door: Member) -> list[Step]:
+    if door.state == DRAINING:
+        return [Step("forget" if door.is_over else "cancel", door.run)]
+    if door.is_over and door.age_s >= DOOR_AGAIN_S:
+        return [Step("replace", door.run)]
+    return []
+
+
+def _is_replaced(members: Sequence[Member], old: Member, goal: Wanted) -> bool:
+    """Whether the newest revision serves. One that failed before it did leaves the old one where it is."""
+    return any(
+        other.deployment == old.deployment
+        and other.revision == goal.revision
+        and other.state == SERVING
+        and not other.is_over
+        for other in members
+    ) or (old.is_over and old.state == STARTING)

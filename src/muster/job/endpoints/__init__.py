@@ -1,0 +1,1 @@
+"""Files of online endpoints and their deployments, as Azure ML writes them."""

@@ -1,0 +1,221 @@
+"""Online deployment files: a model, a script, an environment, how many replicas, how requests are taken."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from muster.errors import JobError
+from muster.job.assetfile import located, read_asset_file
+from muster.job.endpoints.values import flag, refuse, seconds, section, texts, whole
+from muster.wire.codec import Json
+from muster.wire.serving.endpoints import RequestLimits, check_endpoint_name
+
+_KEYS = (
+    "name", "endpoint_name", "model", "code_configuration", "environment", "environment_variables", "instance_type",
+    "instance_count", "scale_settings", "request_settings", "liveness_probe", "readiness_probe", "resources", "type",
+    "description", "tags", "compute", "idempotent", "max_batch", "max_wait_ms", "model_mount_path", "data_collector",
+    "egress_public_network_access", "app_insights_enabled",
+)  # fmt: skip
+_SILENT = ("$schema", "id", "properties", "provisioning_state", "location", "kind")
+_PROBE = ("period", "initial_delay", "timeout", "success_threshold", "failure_threshold")
+_SCALE = ("type", "min_instances", "max_instances", "target_utilization_percentage", "polling_interval")
+_OURS = ("MLFLOW_TRACKING_URI", "MLFLOW_TRACKING_TOKEN", "SERVE_KEY")
+_REFUSED: Mapping[str, tuple[str, str]] = {
+    "model_mount_path": ("models lie where AZUREML_MODEL_DIR says", "Leave it out, and read that variable in init()."),
+    "data_collector": ("requests are not collected", "Leave it out, and have run() write what is to be kept."),
+}
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """How many replicas there are."""
+
+    least: int = 1
+    most: int = 1
+    target_percent: int = 70
+    polling_s: float = 1.0
+
+
+@dataclass(frozen=True)
+class Probe:
+    """How it is found out whether a replica lives."""
+
+    period_s: float = 10.0
+    delay_s: float = 10.0
+    timeout_s: float = 2.0
+    failures: int = 30
+
+
+@dataclass(frozen=True)
+class DeploymentFile:
+    """What an online deployment's file says."""
+
+    name: str
+    endpoint: str
+    model: str | None
+    """A reference, or a local path."""
+    script: Path | None
+    code: Path | None
+    """The folder that is sent; the script is named relative to it."""
+    environment: Json
+    variables: Mapping[str, str]
+    compute: str | None
+    gpus: int | None
+    scaling: Scaling
+    limits: RequestLimits
+    """`idempotent` as it is written; see `says_idempotent`."""
+    says_idempotent: bool
+    probe: Probe = field(default_factory=Probe)
+    max_batch: int = 1
+    max_wait_ms: float = 5.0
+    description: str | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()
+
+
+def read_deployment_file(file: Path, endpoint: str | None = None, name: str | None = None) -> DeploymentFile:
+    """Read an online deployment's file; raises JobError that names the file and the key."""
+    return deployment_of(file, read_asset_file(file, "online deployment", _KEYS, _SILENT), endpoint, name)
+
+
+def deployment_of(
+    file: Path, values: Mapping[str, Json], endpoint: str | None = None, name: str | None = None
+) -> DeploymentFile:
+    """A deployment out of its values; paths are relative to the file's folder, and errors name the file."""
+    for key, (why, hint) in _REFUSED.items():
+        if values.get(key) is not None:
+            raise refuse(file, key, why, hint)
+    names = [_name(file, "name", name or values.get("name"))]
+    names.append(_name(file, "endpoint_name", endpoint or values.get("endpoint_name")))
+    script, code = _script(file, values)
+    variables = texts(file, "environment_variables", values)
+    for taken in _OURS:
+        if taken in variables:
+            raise refuse(file, f"environment_variables.{taken}", "replicas need it themselves", "Set it in the script.")
+    return DeploymentFile(
+        names[0],
+        names[1],
+        _model(file, values.get("model")),
+        script,
+        code,
+        values.get("environment"),
+        variables,
+        None if values.get("compute") is None else str(values["compute"]).removeprefix("azureml:"),
+        _gpus(file, values),
+        _scaling(file, values),
+        _limits(file, values),
+        values.get("idempotent") is not None,
+        _probe(file, values),
+        whole(file, "max_batch", values.get("max_batch"), 1, 1),
+        seconds(file, "max_wait_ms", values.get("max_wait_ms"), 5.0),
+        None if values.get("description") is None else str(values["description"]),
+        texts(file, "tags", values),
+        tuple(_notices(values)),
+    )
+
+
+def _name(file: Path, key: str, given: Json) -> str:
+    if not isinstance(given, str):
+        raise JobError(f"{file}: `{key}` is missing, or is no text", f"Write {key}: …, or give it as an option.")
+    try:
+        check_endpoint_name(given)
+    except ValueError as error:
+        raise JobError(f"{file}: {key}: {error}", "Choose another name.") from error
+    return given
+
+
+def _model(file: Path, given: Json) -> str | None:
+    if given is None:
+        return None
+    if isinstance(given, Mapping):
+        given = given.get("path")
+    if not isinstance(given, str):
+        raise refuse(file, "model", "it has no path", "Write azureml:NAME:VERSION, or {path: ./model}.")
+    if given.startswith("azureml://registries/"):
+        raise refuse(file, "model", "registries of Azure are not reached", "Register the model here, and name it.")
+    return located(given, file.parent)
+
+
+def _script(file: Path, values: Mapping[str, Json]) -> tuple[Path | None, Path | None]:
+    given = section(file, values, "code_configuration", ("code", "scoring_script"))
+    if not given:
+        return None, None
+    code, script = given.get("code"), given.get("scoring_script")
+    if not isinstance(script, str):
+        raise refuse(file, "code_configuration", "scoring_script is missing", "Name the script in `code`.")
+    folder = Path(located(str(code or "."), file.parent))
+    if not (folder / script).is_file():
+        raise refuse(
+            file, "code_configuration", f"there is no script {folder / script}", "Correct code or scoring_script."
+        )
+    return Path(script), folder
+
+
+def _limits(file: Path, values: Mapping[str, Json]) -> RequestLimits:
+    keys = ("request_timeout_ms", "max_concurrent_requests_per_instance", "max_queue_wait_ms")
+    given = section(file, values, "request_settings", keys)
+    timeout, concurrency, wait = (given.get(key) for key in keys)
+    return RequestLimits(
+        whole(file, f"request_settings.{keys[0]}", timeout, 5000, 1, 3_600_000),
+        whole(file, f"request_settings.{keys[1]}", concurrency, 1, 1, 100_000),
+        whole(file, f"request_settings.{keys[2]}", wait, 500, 0, 3_600_000),
+        flag(file, "idempotent", values.get("idempotent"), False),
+    )
+
+
+def _scaling(file: Path, values: Mapping[str, Json]) -> Scaling:
+    count = whole(file, "instance_count", values.get("instance_count"), 1, 1, 1024)
+    given = section(file, values, "scale_settings", _SCALE)
+    kind = str(given.get("type") or "default").lower()
+    if kind == "default":
+        return Scaling(count, count)
+    if kind != "target_utilization":
+        raise refuse(file, "scale_settings.type", f"{kind!r} is not allowed", "Allowed: default, target_utilization.")
+    least = whole(file, "scale_settings.min_instances", given.get("min_instances"), 1, 1, 1024)
+    most = whole(file, "scale_settings.max_instances", given.get("max_instances"), max(1, least), least, 1024)
+    share = given.get("target_utilization_percentage")
+    return Scaling(
+        least,
+        most,
+        whole(file, "scale_settings.target_utilization_percentage", share, 70, 1, 100),
+        max(0.1, seconds(file, "scale_settings.polling_interval", given.get("polling_interval"), 1.0)),
+    )
+
+
+def _probe(file: Path, values: Mapping[str, Json]) -> Probe:
+    section(file, values, "readiness_probe", _PROBE)
+    given = section(file, values, "liveness_probe", _PROBE)
+    return Probe(
+        max(1.0, seconds(file, "liveness_probe.period", given.get("period"), 10.0)),
+        seconds(file, "liveness_probe.initial_delay", given.get("initial_delay"), 10.0),
+        max(0.1, seconds(file, "liveness_probe.timeout", given.get("timeout"), 2.0)),
+        whole(file, "liveness_probe.failure_threshold", given.get("failure_threshold"), 30, 1),
+    )
+
+
+def _gpus(file: Path, values: Mapping[str, Json]) -> int | None:
+    resources = section(file, values, "resources", ("requests", "limits"))
+    amounts = ("cpu", "memory", "nvidia.com/gpu")
+    found = [section(file, resources, f"resources.{name}", amounts).get(amounts[2]) for name in ("limits", "requests")]
+    given = next((item for item in found if item is not None), None)
+    return None if given is None else whole(file, "resources.nvidia.com/gpu", given, 0, 0)
+
+
+def _notices(values: Mapping[str, Json]) -> list[str]:
+    said = []
+    if values.get("instance_type") is not None:
+        said.append("instance_type has no effect: the replicas run where `compute` says (--compute)")
+    if values.get("readiness_probe") is not None:
+        said.append("readiness_probe has no effect: a replica is ready once init() has returned and it listens")
+    if values.get("app_insights_enabled"):
+        said.append("app_insights_enabled has no effect: `muster endpoint logs` and /metrics have what there is")
+    if values.get("egress_public_network_access") is not None:
+        said.append("egress_public_network_access has no effect: replicas reach what their node reaches")
+    resources = values.get("resources")
+    if isinstance(resources, Mapping) and any(
+        isinstance(part, Mapping) and ({"cpu", "memory"} & set(part)) for part in resources.values()
+    ):
+        said.append("resources: cpu and memory are not limited; only nvidia.com/gpu is reserved")
+    return said

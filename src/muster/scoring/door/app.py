@@ -1,0 +1,280 @@
+"""The front door's answers: who is let in, which deployment is asked, what is passed on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import time
+from typing import Any, Awaitable, Callable, Dict, List, NamedTuple, Optional, Set, Tuple
+
+from muster.scoring.door.dispatch import Dispatcher, Refused
+from muster.scoring.door.table import PIN, Backend, Route, Table, admits, chosen, mirrored
+
+Receive = Callable[[], Awaitable[Any]]
+Send = Callable[[Any], Awaitable[None]]
+Headers = List[Tuple[bytes, bytes]]
+
+MAX_BODY = 512 << 20
+_AGAIN_S = 0.05
+_OWN = (b"host", b"connection", b"authorization", b"transfer-encoding", b"content-length", b"keep-alive", b"expect")
+"""What of a request's or an answer's head is between two neighbours, and not passed on."""
+_MODEL_STATUS, _MODEL_REASON = b"ms-azureml-model-error-statuscode", b"ms-azureml-model-error-reason"
+_PASSED_ON = (408, 429)
+"""Codes of a replica that mean the same at the front door."""
+
+
+class Asked(NamedTuple):
+    """One request, whole."""
+
+    method: str
+    target: str
+    headers: Headers
+    body: bytes
+
+
+class Gone(Exception):
+    """The client closed its connection."""
+
+
+class TooLarge(Exception):
+    """A body beyond what is taken."""
+
+
+class App:
+    """One endpoint. `client` is an aiohttp session, which keeps connections to replicas; `library` its module."""
+
+    def __init__(self, table: Table, client: Any, library: Any, make_url: Callable[[str], Any]) -> None:
+        self._client = client
+        self._library = library
+        self._make_url = make_url
+        self._copies: Set["asyncio.Task[None]"] = set()
+        self.dispatchers: Dict[str, Dispatcher] = {}
+        self.table = table
+        self.update(table)
+
+    def update(self, table: Table) -> None:
+        """Another table: from now on requests go where it says."""
+        self.table = table
+        for route in table.deployments:
+            if route.name in self.dispatchers:
+                self.dispatchers[route.name].update(route)
+            else:
+                self.dispatchers[route.name] = Dispatcher(route)
+        for name in set(self.dispatchers) - {route.name for route in table.deployments}:
+            if not self.dispatchers[name].open:
+                del self.dispatchers[name]
+
+    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+        began = time.monotonic()
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        if scope["path"] == "/" and scope["method"] in ("GET", "HEAD"):
+            await _say(send, 200, b"Healthy", [(b"content-type", b"text/plain; charset=utf-8")])
+            return
+        if not admits(self.table, headers.get("authorization", ""), time.time()):
+            await _refuse(send, 401, "a key or token of the endpoint is needed: Authorization: Bearer …")
+            return
+        pinned = headers.get(PIN)
+        route = chosen(self.table, pinned, random.random())
+        if route is None:
+            await _refuse(send, 404, _nowhere(self.table, pinned))
+            return
+        dispatcher = self.dispatchers[route.name]
+        if dispatcher.open >= route.most_open:
+            dispatcher.traffic.note(429, time.monotonic() - began)
+            said = "{} requests are under way, as many as deployment {} takes".format(dispatcher.open, route.name)
+            await _refuse(send, 429, said, [(b"retry-after", b"1")])
+            return
+        dispatcher.open += 1
+        status = 499
+        try:
+            status = await self._serve(dispatcher, scope, receive, send)
+        except Gone:
+            pass
+        finally:
+            dispatcher.open -= 1
+            dispatcher.traffic.note(status, time.monotonic() - began)
+
+    async def _serve(self, dispatcher: Dispatcher, scope: Any, receive: Receive, send: Send) -> int:
+        route = dispatcher.route
+        try:
+            body = await _body(receive)
+        except TooLarge:
+            return await _refuse(send, 413, "the body has more than {:,} bytes".format(MAX_BODY))
+        query = scope["query_string"].decode("latin-1")
+        target = scope.get("raw_path", scope["path"].encode()).decode("latin-1") + ("?" + query if query else "")
+        kept = [(name, value) for name, value in scope["headers"] if name not in _OWN]
+        asked = Asked(scope["method"], target, kept, body)
+        self._mirror(route, asked)
+        # A client that goes away ends its request: the replica sees that and does not run it.
+        work = asyncio.ensure_future(self._pass_on(dispatcher, asked, send))
+        gone = asyncio.ensure_future(receive())
+        try:
+            await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                work.cancel()
+                raise Gone
+            return await work
+        finally:
+            gone.cancel()
+
+    def _mirror(self, route: Route, asked: Asked) -> None:
+        other = mirrored(self.table, route, random.random())
+        if other is None:
+            return
+        copy = asyncio.ensure_future(self._copy(self.dispatchers[other.name], asked))
+        self._copies.add(copy)
+        copy.add_done_callback(self._copies.discard)
+
+    async def _copy(self, dispatcher: Dispatcher, asked: Asked) -> None:
+        """The same request to another deployment; nobody gets its answer."""
+        if dispatcher.open >= dispatcher.route.most_open:
+            return
+        began, status = time.monotonic(), 500
+        dispatcher.open += 1
+
+        async def ignore(_: Any) -> None:
+            return None
+
+        try:
+            status = await self._pass_on(dispatcher, asked, ignore)
+        finally:
+            dispatcher.open -= 1
+            dispatcher.traffic.note(status, time.monotonic() - began)
+
+    async def _pass_on(self, dispatcher: Dispatcher, asked: Asked, send: Send) -> int:
+        """Have a replica answer; returns the code. One that died inside a request is replaced where that is allowed."""
+        loop, route = asyncio.get_running_loop(), dispatcher.route
+        deadline = loop.time() + route.timeout_ms / 1000
+        while True:
+            try:
+                backend = await dispatcher.acquire(deadline)
+            except Refused as error:
+                return await _refuse(send, 429, "{}: {}".format(route.name, error), [(b"retry-after", b"1")])
+            except asyncio.TimeoutError:
+                return await _refuse(send, 503, "no replica of {} is there".format(route.name))
+            outcome = Outcome()
+            try:
+                return await self._ask(backend, asked, send, deadline - loop.time(), outcome)
+            except asyncio.TimeoutError:
+                if outcome.begun:
+                    raise
+                said = "{} gave no answer within {:g} ms".format(route.name, route.timeout_ms)
+                return await _refuse(send, 408, said)
+            except self._library.ClientConnectorError:
+                # Nothing was sent: another replica, or the same one a moment later, may have it.
+                await asyncio.sleep(_AGAIN_S)
+            except (self._library.ClientError, OSError):
+                if outcome.begun:
+                    raise
+                if not route.idempotent:
+                    said = "the replica of {} that had the request ended before it answered".format(route.name)
+                    return await _refuse(send, 502, said)
+            except ValueError as error:
+                return await _refuse(send, 400, "the request cannot be passed on: {}".format(error))
+            finally:
+                dispatcher.release(backend)
+
+    async def _ask(self, backend: Backend, asked: Asked, send: Send, left_s: float, outcome: "Outcome") -> int:
+        headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in asked.headers]
+        headers.append(("Authorization", "Bearer {}".format(backend.key)))
+        answering = self._client.request(
+            asked.method, self._make_url(backend.url + asked.target), data=asked.body or None, headers=headers,
+            allow_redirects=False,
+        )  # fmt: skip
+        response = await asyncio.wait_for(answering, max(0.001, left_s))
+        try:
+            status, extra = _outward(response.status, response.reason or "")
+            listed = [(name.lower(), value) for name, value in response.raw_headers if name.lower() not in _OWN]
+            listed += extra
+            length = response.headers.get("content-length")
+            if length is not None:
+                # The usual case: whole, so that a replica that dies in the middle costs nobody a half answer.
+                whole = await asyncio.wait_for(response.read(), max(0.001, left_s))
+                outcome.begun = True
+                await _say(send, status, whole if asked.method != "HEAD" else b"", listed)
+                return status
+            outcome.begun = True
+            await send({"type": "http.response.start", "status": status, "headers": listed})
+            async for piece in response.content.iter_any():
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
+            return status
+        finally:
+            response.release()
+
+    def figures(self) -> List[Dict[str, Any]]:
+        """What each deployment did, as the server takes it."""
+        found = []
+        for name, dispatcher in self.dispatchers.items():
+            traffic = dispatcher.traffic
+            p50, p95, p99 = traffic.latency_ms.percentiles(0.5, 0.95, 0.99)
+            codes = {str(code): count for code, count in sorted(traffic.codes.items())}
+            failed = sum(count for code, count in traffic.codes.items() if code >= 400 and code != 499)
+            found.append(
+                {
+                    "deployment": name, "requests": sum(traffic.codes.values()), "failed": failed, "codes": codes,
+                    "rate": traffic.rate, "p50_ms": p50, "p95_ms": p95, "p99_ms": p99,
+                    "queue_p95_ms": traffic.queue_ms.percentiles(0.95)[0], "in_flight": dispatcher.open,
+                    "waiting": dispatcher.waiting,
+                }
+            )  # fmt: skip
+        return found
+
+    def open_by_address(self) -> Dict[str, int]:
+        """Requests inside replicas, by the replica's address."""
+        found: Dict[str, int] = {}
+        for dispatcher in self.dispatchers.values():
+            for url, count in dispatcher.open_on_run().items():
+                found[url] = found.get(url, 0) + count
+        return found
+
+
+class Outcome:
+    """Whether something of an answer has reached the client: from then on nothing can be repeated."""
+
+    begun = False
+
+
+def _outward(status: int, reason: str) -> Tuple[int, Headers]:
+    """A replica's code as the endpoint answers it: what is no success is the model's, 424, with its own code beside."""
+    if status < 400 or status in _PASSED_ON:
+        return status, []
+    return 424, [(_MODEL_STATUS, str(status).encode()), (_MODEL_REASON, reason.encode("latin-1", "replace"))]
+
+
+def _nowhere(table: Table, pinned: Optional[str]) -> str:
+    names = ", ".join(route.name for route in table.deployments) or "none"
+    if pinned:
+        return "endpoint {} has no deployment {}; it has: {}".format(table.endpoint, pinned, names)
+    return "no deployment of {} has traffic (deployments: {}); `muster endpoint traffic` gives it".format(
+        table.endpoint, names
+    )
+
+
+async def _body(receive: Receive) -> bytes:
+    pieces: List[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise Gone
+        piece = message.get("body", b"")
+        size += len(piece)
+        if size > MAX_BODY:
+            raise TooLarge
+        pieces.append(piece)
+        if not message.get("more_body"):
+            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+async def _refuse(send: Send, status: int, message: str, headers: Optional[Headers] = None) -> int:
+    body = json.dumps({"message": message}).encode()
+    await _say(send, status, body, [(b"content-type", b"application/json"), *(headers or [])])
+    return status
+
+
+async def _say(send: Send, status: int, body: bytes, headers: Headers) -> None:
+    listed = [*headers, (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": listed})
+    await send({"type": "http.response.body", "body": body})

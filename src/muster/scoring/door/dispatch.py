@@ -1,0 +1,90 @@
+"""Requests to one deployment: how many may be open, which wait, and which replica gets the next."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Deque, Dict, Optional
+
+from muster.scoring.door.table import Backend, Route, least_busy
+from muster.scoring.figures import Traffic
+
+
+class Refused(Exception):
+    """A request that is not taken now: too many are open, or it has waited for too long."""
+
+
+class Dispatcher:
+    """One deployment's replicas as the front door uses them. Lives on the event loop."""
+
+    def __init__(self, route: Route) -> None:
+        self.route = route
+        self.traffic = Traffic()
+        self.open = 0
+        self._open_on: Dict[str, int] = {}
+        self._waiting: "Deque[asyncio.Future[None]]" = deque()
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    def update(self, route: Route) -> None:
+        """The deployment as it is now: other replicas, other limits."""
+        self.route = route
+        for _ in range(len(self._waiting)):
+            self._wake_next()
+
+    async def acquire(self, deadline: float) -> Backend:
+        """The replica for one request, counted as open there; raises Refused, or TimeoutError at the deadline."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        until = min(deadline, began + self.route.queue_wait_ms / 1000)
+        while True:
+            backend = least_busy(self.route.backends, self._open_on, self.route.concurrency)
+            if backend is not None:
+                self._open_on[backend.url] = self._open_on.get(backend.url, 0) + 1
+                self.traffic.queue_ms.add((loop.time() - began) * 1000)
+                return backend
+            # No replica at all is not a queue: it comes back, and the request may wait for it.
+            limit = until if self.route.backends else deadline
+            if not await self._wait(limit - loop.time()):
+                if loop.time() >= deadline:
+                    raise asyncio.TimeoutError
+                raise Refused("waited {:g} ms for a replica".format(self.route.queue_wait_ms))
+
+    def release(self, backend: Backend) -> None:
+        left = self._open_on.get(backend.url, 1) - 1
+        if left > 0:
+            self._open_on[backend.url] = left
+        else:
+            self._open_on.pop(backend.url, None)
+        self._wake_next()
+
+    def open_on_run(self) -> Dict[str, int]:
+        """Requests that are inside replicas, by address."""
+        return dict(self._open_on)
+
+    async def _wait(self, seconds: float) -> bool:
+        """Whether a replica may be free before the time is over."""
+        if seconds <= 0:
+            return False
+        turn: "asyncio.Future[None]" = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            await asyncio.wait_for(turn, seconds)
+            return True
+        except asyncio.TimeoutError:
+            return False
+        finally:
+            if turn in self._waiting:
+                self._waiting.remove(turn)
+            elif turn.cancelled():
+                # It was its turn in the moment in which it gave up.
+                self._wake_next()
+
+    def _wake_next(self) -> None:
+        while self._waiting:
+            turn: Optional["asyncio.Future[None]"] = self._waiting.popleft()
+            if turn is not None and not turn.done():
+                turn.set_result(None)
+                return

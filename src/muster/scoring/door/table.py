@@ -1,0 +1,130 @@
+"""Where requests go: deployments with their shares of the traffic, their replicas, who may ask. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from dataclasses import dataclass
+from typing import Any, Mapping, Optional, Sequence, Tuple
+
+PIN = "azureml-model-deployment"
+"""The header that names the deployment that is to answer."""
+TOKEN_PREFIX = "muster_endpoint_"
+
+
+@dataclass(frozen=True)
+class Backend:
+    """One replica."""
+
+    run: str
+    address: str
+    port: int
+    ready: bool
+    key: str
+
+    @property
+    def url(self) -> str:
+        return "http://{}:{}".format(self.address, self.port)
+
+
+@dataclass(frozen=True)
+class Route:
+    """One deployment."""
+
+    name: str
+    weight: int
+    mirror: int
+    timeout_ms: float
+    concurrency: int
+    """Requests that one replica gets at once."""
+    queue_wait_ms: float
+    idempotent: bool
+    backends: Tuple[Backend, ...]
+
+    @property
+    def most_open(self) -> int:
+        """Requests that may be under way or wait: twice as many as the replicas take at once."""
+        return 2 * self.concurrency * max(1, len(self.backends))
+
+
+@dataclass(frozen=True)
+class Table:
+    """All that the front door knows."""
+
+    version: int
+    endpoint: str
+    host: str
+    port: int
+    """Where it listened before; 0: nowhere yet."""
+    keys: Tuple[str, ...]
+    token_key: str
+    """What signs tokens; empty where keys open the endpoint."""
+    deployments: Tuple[Route, ...]
+
+
+def parse(given: Mapping[str, Any]) -> Table:
+    """The table as the server sent it."""
+    deployments = tuple(
+        Route(**{**route, "backends": tuple(Backend(**backend) for backend in route["backends"])})
+        for route in given["deployments"]
+    )
+    return Table(**{**given, "keys": tuple(given["keys"]), "deployments": deployments})
+
+
+def chosen(table: Table, pinned: Optional[str], drawn: float) -> Optional[Route]:
+    """The deployment that answers: the one that the request names, or one by its share; `drawn` is from [0, 1)."""
+    if pinned:
+        return next((route for route in table.deployments if route.name == pinned), None)
+    total = sum(route.weight for route in table.deployments)
+    left = drawn * total
+    for route in table.deployments:
+        if left < route.weight:
+            return route
+        left -= route.weight
+    return None
+
+
+def mirrored(table: Table, route: Route, drawn: float) -> Optional[Route]:
+    """The deployment that gets a copy of a request that another one answers."""
+    for other in table.deployments:
+        if other.mirror and other.name != route.name and drawn * 100 < other.mirror:
+            return other
+    return None
+
+
+def admits(table: Table, authorization: str, now: float) -> bool:
+    """Whether what a request shows opens the endpoint: one of its keys, or a token that has not expired."""
+    kind, _, shown = authorization.partition(" ")
+    if kind.lower() != "bearer" or not shown:
+        return False
+    if table.token_key:
+        return _is_token(table, shown.strip(), now)
+    return any(hmac.compare_digest(shown.strip().encode(), key.encode()) for key in table.keys)
+
+
+def token_for(endpoint: str, token_key: str, expires_at: int) -> str:
+    """A token that opens an endpoint until then; the server makes the same."""
+    signed = hmac.new(token_key.encode(), "{}/{}".format(endpoint, expires_at).encode(), hashlib.sha256).hexdigest()
+    return "{}{}.{}".format(TOKEN_PREFIX, expires_at, signed)
+
+
+def _is_token(table: Table, shown: str, now: float) -> bool:
+    expires, _, _ = shown[len(TOKEN_PREFIX) :].partition(".")
+    if not shown.startswith(TOKEN_PREFIX) or not expires.isdecimal() or len(expires) > 12:
+        return False
+    made = token_for(table.endpoint, table.token_key, int(expires))
+    return hmac.compare_digest(shown.encode(), made.encode()) and int(expires) > now
+
+
+def least_busy(backends: Sequence[Backend], open_on: Mapping[str, int], most: int) -> Optional[Backend]:
+    """The replica that gets the next request; None while each has as many as it takes.
+
+    One that is being started again is asked only where no other is there: its listener keeps what comes meanwhile.
+    """
+    free = [backend for backend in backends if open_on.get(backend.url, 0) < most]
+    ready = [backend for backend in free if backend.ready]
+    return min(
+        ready or (free if not any(backend.ready for backend in backends) else []),
+        key=lambda backend: open_on.get(backend.url, 0),
+        default=None,
+    )

@@ -1,0 +1,242 @@
+"""Keeps the replicas of a model: starts them, sees which are ready, and starts those that die again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import Any, Callable, Dict, List, Mapping, Optional
+
+from muster.scoring.figures import Spread
+from muster.scoring.script import INIT_FAILED
+from muster.scoring.serve.replica import NO_SERVER
+from muster.scoring.serve.scaling import Pace, wanted
+from muster.scoring.serve.settings import Settings
+
+_GRACE_S = 27.0
+_POLL_S = 0.1
+_BAD_STARTS = 5
+_MOST_PAUSE_S = 10.0
+_UNUSED_S = 5.0
+"""From the moment that nobody is to ask a replica any more to its end."""
+_DEVICES = "CUDA_VISIBLE_DEVICES"
+
+Change = Callable[[], None]
+
+
+@dataclass
+class Replica:
+    """One process with a model."""
+
+    number: int
+    listener: socket.socket
+    process: "subprocess.Popen[bytes]"
+    pipe: int
+    is_ready: bool = False
+    ready_at: float = 0.0
+    leaves_at: Optional[float] = None
+    """When it is ended, because fewer are needed."""
+    lines: bytes = b""
+    waiting: int = 0
+
+    @property
+    def port(self) -> int:
+        return int(self.listener.getsockname()[1])
+
+
+@dataclass
+class Totals:
+    """What all replicas did."""
+
+    requests: int = 0
+    failed: int = 0
+    restarts: int = 0
+    batched: int = 0
+    batches: int = 0
+    run_ms: Spread = field(default_factory=Spread)
+    queue_ms: Spread = field(default_factory=Spread)
+
+
+class Supervisor:
+    """The replicas of one run. `listener_of` gives each the socket that it listens on."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        listener_of: Callable[[int], socket.socket],
+        run: Any,
+        environment: Optional[Mapping[str, str]] = None,
+    ) -> None:
+        self._settings = settings
+        self._listener_of = listener_of
+        self._run = run
+        self._environment = dict(os.environ if environment is None else environment)
+        self._bad_starts = 0
+        self._busy_s = 0.0
+        self._decided_at = time.monotonic()
+        self._pace = Pace()
+        self.replicas: List[Replica] = []
+        self.totals = Totals()
+        self.changed: Change = lambda: None
+        """Called when other replicas are ready than before."""
+        self.waiting_elsewhere: Callable[[], int] = lambda: 0
+        """Requests that wait for these replicas before they reach them."""
+        self.may_shrink: Callable[[], bool] = lambda: True
+        self.ending = False
+
+    def work(self) -> int:
+        """Until it is told to end, or no replica can be started; returns the exit code."""
+        self.replicas = [self._start(number) for number in range(self._settings.replicas)]
+        while not self.ending:
+            self._read()
+            for replica in list(self.replicas):
+                code = replica.process.poll()
+                if code is None:
+                    continue
+                os.close(replica.pipe)
+                if replica.leaves_at is not None:
+                    self.replicas.remove(replica)
+                    continue
+                if (final := self._judge(replica, code)) is not None:
+                    self._end()
+                    return final
+                self.replicas[self.replicas.index(replica)] = self._start(replica.number, replica.listener)
+                self.changed()
+            self._scale()
+            time.sleep(_POLL_S)
+        self._end()
+        return 0
+
+    @property
+    def active(self) -> List[Replica]:
+        """Those that are to be asked."""
+        return [replica for replica in self.replicas if replica.leaves_at is None]
+
+    @property
+    def busy(self) -> float:
+        """The share of their time that replicas were busy since this was last decided on."""
+        count = sum(replica.is_ready for replica in self.active)
+        return self._busy_s / max(0.001, time.monotonic() - self._decided_at) / max(1, count)
+
+    def _start(self, number: int, listener: Optional[socket.socket] = None) -> Replica:
+        listener = listener or self._listener_of(number)
+        ours, its = os.pipe()
+        os.set_blocking(ours, False)
+        handed = [listener.fileno(), its]
+        command = [
+            sys.executable,
+            "-m",
+            "muster.scoring.serve.replica",
+            str(handed[0]),
+            str(its),
+            self._settings.dump(),
+        ]
+        process = subprocess.Popen(command, pass_fds=handed, env=self._environment_of(number))
+        os.close(its)
+        return Replica(number, listener, process, ours)
+
+    def _environment_of(self, number: int) -> Dict[str, str]:
+        """Replicas of an endpoint share the node's GPUs out between them, one each."""
+        devices = [name for name in self._environment.get(_DEVICES, "").split(",") if name]
+        if not self._settings.endpoint or len(devices) < 2:
+            return self._environment
+        return {**self._environment, _DEVICES: devices[number % len(devices)]}
+
+    def _read(self) -> None:
+        """What replicas say: that they are ready, and what they do."""
+        for replica in self.replicas:
+            try:
+                piece = os.read(replica.pipe, 1 << 16)
+            except BlockingIOError:
+                continue
+            *lines, replica.lines = (replica.lines + piece).split(b"\n")
+            for line in lines:
+                self._note(replica, json.loads(line))
+            if lines and not replica.is_ready:
+                self._ready(replica)
+
+    def _ready(self, replica: Replica) -> None:
+        replica.is_ready, replica.ready_at = True, time.monotonic()
+        self._bad_starts = 0
+        print("replica {} is ready (process {})".format(replica.number, replica.process.pid))
+        self._run.log("replicas_ready", sum(other.is_ready for other in self.active))
+        self.changed()
+
+    def _note(self, replica: Replica, said: Any) -> None:
+        totals, batches = self.totals, {int(size): count for size, count in said["batches"].items()}
+        requests = sum(size * count for size, count in batches.items())
+        totals.requests += requests
+        totals.failed += said["failed"]
+        totals.batched += requests
+        totals.batches += sum(batches.values())
+        totals.run_ms.merge({int(index): count for index, count in said["run_ms"].items()})
+        totals.queue_ms.merge({int(index): count for index, count in said["queue_ms"].items()})
+        self._busy_s += said["busy_s"]
+        replica.waiting = said["waiting"]
+
+    def _judge(self, replica: Replica, code: int) -> Optional[int]:
+        """Whether a dead replica ends the whole: one that never came up does, after some tries."""
+        how = (
+            "was ended by {}".format(signal.Signals(-code).name) if code < 0 else "ended with exit code {}".format(code)
+        )
+        print(
+            "muster: replica {} {}{}".format(replica.number, how, "" if replica.is_ready else " before it was ready"),
+            file=sys.stderr,
+        )
+        if code in (INIT_FAILED, NO_SERVER) and not replica.is_ready:
+            return code
+        if not replica.is_ready:
+            self._bad_starts += 1
+            if self._bad_starts >= _BAD_STARTS:
+                return 1
+            time.sleep(min(_MOST_PAUSE_S, 0.2 * 2**self._bad_starts))
+        self.totals.restarts += 1
+        self._run.log("replica_restarts", self.totals.restarts)
+        return None
+
+    def _scale(self) -> None:
+        """Have as many replicas as the load asks for; end those that nobody asks any more."""
+        settings, now = self._settings, time.monotonic()
+        for replica in self.replicas:
+            if replica.leaves_at is not None and replica.leaves_at <= now:
+                replica.leaves_at = float("inf")
+                replica.process.terminate()
+        if settings.max_replicas <= settings.replicas or now - self._decided_at < settings.polling_s:
+            return
+        active = self.active
+        waiting = sum(replica.waiting for replica in active) + self.waiting_elsewhere()
+        needed = wanted(
+            len(active), self.busy, waiting, settings.target_percent, settings.replicas, settings.max_replicas
+        )
+        self._busy_s, self._decided_at = 0.0, now
+        if not all(replica.is_ready for replica in active):
+            # What is on its way may be enough.
+            return
+        count = self._pace.next(len(active), needed, now)
+        if count > len(active):
+            used = {replica.number for replica in self.replicas}
+            free = [number for number in range(settings.max_replicas + len(used)) if number not in used]
+            self.replicas += [self._start(number) for number in free[: count - len(active)]]
+        elif count < len(active) and self.may_shrink():
+            active[-1].leaves_at = now + _UNUSED_S
+        if count != len(active):
+            print("replicas: {} → {} ({} wait)".format(len(active), count, waiting))
+            self.changed()
+
+    def _end(self) -> None:
+        """Let replicas finish what they have, then make sure that they are gone."""
+        for replica in self.replicas:
+            if replica.process.poll() is None:
+                replica.process.terminate()
+        deadline = time.monotonic() + _GRACE_S
+        for replica in self.replicas:
+            try:
+                replica.process.wait(max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                replica.process.kill()
+                replica.process.wait()

@@ -1,0 +1,71 @@
+"""What opens endpoints: two keys each, or tokens that a key signs. Sealed in the database."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from muster.server.context import Context
+from muster.wire.serving.endpoints import AuthMode, EndpointKeys, KeyKind
+
+TOKEN_S = 3600
+_TOKEN_PREFIX = "muster_endpoint_"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The secrets of one endpoint."""
+
+    primary: str = field(repr=False)
+    secondary: str = field(repr=False)
+    signing: str = field(repr=False)
+
+    def inner(self, run: str) -> str:
+        """What the front door shows to the replicas of a run."""
+        return hmac.new(self.signing.encode(), f"inner/{run}".encode(), hashlib.sha256).hexdigest()
+
+
+def fresh() -> Kept:
+    return Kept(_key(), _key(), _key())
+
+
+def seal(context: Context, endpoint: str, kept: Kept) -> str:
+    return context.vault.seal(asdict(kept), _about(endpoint))
+
+
+def opened(context: Context, row: Any) -> Kept:
+    """The secrets of an endpoint, out of its row."""
+    found = context.vault.open(row.sealed, _about(row.name))
+    return Kept(str(found["primary"]), str(found["secondary"]), str(found["signing"]))
+
+
+def renewed(kept: Kept, auth_mode: AuthMode, kind: KeyKind) -> Kept:
+    """With one key made anew; where tokens open the endpoint, with what signs them, so that all of them end."""
+    if auth_mode != "key":
+        return replace(kept, signing=_key())
+    return replace(kept, primary=_key()) if kind == "primary" else replace(kept, secondary=_key())
+
+
+def shown(kept: Kept, endpoint: str, auth_mode: AuthMode, now: float) -> EndpointKeys:
+    """What a person gets to ask the endpoint with."""
+    if auth_mode == "key":
+        return EndpointKeys(auth_mode, kept.primary, kept.secondary)
+    expires_at = int(now) + TOKEN_S
+    return EndpointKeys(auth_mode, token=_token(endpoint, kept.signing, expires_at), expires_at=float(expires_at))
+
+
+def _token(endpoint: str, signing: str, expires_at: int) -> str:
+    """As the front door checks it (`scoring.door.table`)."""
+    signed = hmac.new(signing.encode(), f"{endpoint}/{expires_at}".encode(), hashlib.sha256).hexdigest()
+    return f"{_TOKEN_PREFIX}{expires_at}.{signed}"
+
+
+def _key() -> str:
+    return secrets.token_urlsafe(32)
+
+
+def _about(endpoint: str) -> str:
+    return f"the keys of the endpoint {endpoint}"

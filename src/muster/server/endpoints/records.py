@@ -1,0 +1,159 @@
+"""Endpoints and deployments as they are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection, Row, delete, insert, select, update
+
+from muster import errors
+from muster.control import endpoints as control
+from muster.control.access import Action, Caller, require
+from muster.host import clock
+from muster.server.context import Context
+from muster.server.database import tables
+from muster.server.database.connection import Transaction
+from muster.server.endpoints import keys
+from muster.wire.serving.endpoints import EndpointChanges, EndpointKeys, NewEndpoint, NewEndpointKey
+
+_ENDPOINTS, _DEPLOYMENTS, _RUNS = tables.endpoints, tables.deployments, tables.endpoint_runs
+
+
+def add(context: Context, transaction: Transaction, new: NewEndpoint, caller: Caller) -> None:
+    """Create an endpoint; it answers once something is deployed."""
+    known = transaction.execute(select(_ENDPOINTS.c.name).where(_ENDPOINTS.c.name == new.name)).first()
+    if known is not None:
+        raise errors.Conflict(
+            f"there is an endpoint {new.name} already", f"`muster endpoint show {new.name}` shows it."
+        )
+    now = clock.now()
+    row = {
+        "name": new.name, "description": new.description, "tags": dict(new.tags), "properties": dict(new.properties),
+        "auth_mode": new.auth_mode, "traffic": {}, "mirror": {}, "compute": new.compute, "host": new.host,
+        "port": new.port, "version": 1, "created_by": caller.subject, "created_at": now, "updated_at": now,
+        "sealed": keys.seal(context, new.name, keys.fresh()),
+    }  # fmt: skip
+    transaction.execute(insert(_ENDPOINTS), row)
+
+
+def find(connection: Connection, name: str) -> Row[Any]:
+    """An endpoint's row, or a refusal that names the known ones."""
+    row = connection.execute(select(_ENDPOINTS).where(_ENDPOINTS.c.name == name)).first()
+    if row is None:
+        known = connection.execute(select(_ENDPOINTS.c.name).order_by(_ENDPOINTS.c.name).limit(20)).scalars().all()
+        listed = f"There are: {', '.join(known)}." if known else f"`muster endpoint create {name}` makes one."
+        raise errors.NotFound(f"there is no endpoint {name!r}", listed)
+    return row
+
+
+def owned(connection: Connection, name: str, caller: Caller) -> Row[Any]:
+    """The same, for a caller who may change it."""
+    row = find(connection, name)
+    require(caller, Action.MANAGE_ENDPOINT, row.created_by, f"the endpoint {name}")
+    return row
+
+
+def deployments(connection: Connection, endpoint: str) -> dict[str, Row[Any]]:
+    """An endpoint's deployments by name."""
+    query = select(_DEPLOYMENTS).where(_DEPLOYMENTS.c.endpoint == endpoint).order_by(_DEPLOYMENTS.c.name)
+    return {row.name: row for row in connection.execute(query)}
+
+
+def find_deployment(connection: Connection, endpoint: str, name: str) -> Row[Any]:
+    known = deployments(connection, endpoint)
+    if name not in known:
+        raise errors.NotFound(
+            f"the endpoint {endpoint} has no deployment {name!r}", f"It has: {', '.join(known) or 'none'}."
+        )
+    return known[name]
+
+
+def open_runs(connection: Connection, endpoint: str | None = None) -> list[Row[Any]]:
+    """Runs of one endpoint or of all that have not ended for it, with how they stand as runs; the newest last."""
+    query = (
+        select(_RUNS, tables.runs.c.status, tables.runs.c.verdict, tables.runs.c.compute)
+        .join(tables.runs, tables.runs.c.id == _RUNS.c.run_id)
+        .where(_RUNS.c.state != control.ENDED)
+        .order_by(_RUNS.c.revision, _RUNS.c.since)
+    )
+    return list(connection.execute(query.where(_RUNS.c.endpoint == endpoint) if endpoint else query).all())
+
+
+def run_of(connection: Connection, run: str) -> Row[Any]:
+    """What a run is to its endpoint; NotFound for any other run."""
+    row = connection.execute(select(_RUNS).where(_RUNS.c.run_id == run)).first()
+    if row is None:
+        raise errors.NotFound(f"the run {run} belongs to no endpoint", "Only those of endpoints report here.")
+    return row
+
+
+def set_run(transaction: Transaction, run: str, **columns: Any) -> None:
+    transaction.execute(update(_RUNS).where(_RUNS.c.run_id == run).values(**columns))
+
+
+def change(context: Context, transaction: Transaction, row: Row[Any], changes: EndpointChanges) -> None:
+    """Change an endpoint's words and where its traffic goes."""
+    known = deployments(transaction.connection, row.name)
+    tags = {key: value for key, value in {**row.tags, **(changes.tags or {})}.items() if value is not None}
+    columns: dict[str, Any] = {"tags": tags}
+    if changes.description is not None:
+        columns["description"] = changes.description
+    for column, given in (("traffic", changes.traffic), ("mirror", changes.mirror_traffic)):
+        if given is not None:
+            _check_known(row.name, column, given, known)
+            columns[column] = {name: share for name, share in given.items() if share}
+    traffic, mirror = columns.get("traffic", row.traffic), columns.get("mirror", row.mirror)
+    if both := [name for name in mirror if traffic.get(name)]:
+        raise errors.JobError(
+            f"{both[0]} has traffic of its own, so that it cannot get copies of others' too",
+            "Mirror to a deployment whose share is 0.",
+        )
+    touch(context, transaction, row.name, **columns)
+
+
+def _check_known(endpoint: str, column: str, given: Mapping[str, int], known: Mapping[str, Any]) -> None:
+    for name in given:
+        if name not in known:
+            raise errors.NotFound(
+                f"{column}: the endpoint {endpoint} has no deployment {name!r}",
+                f"It has: {', '.join(known) or 'none'}. `muster endpoint deploy -f FILE` makes one.",
+            )
+
+
+def touch(context: Context, transaction: Transaction, endpoint: str, **columns: Any) -> None:
+    """Change an endpoint's row, and have its front door hear of it."""
+    values = {**columns, "version": _ENDPOINTS.c.version + 1, "updated_at": clock.now()}
+    transaction.execute(update(_ENDPOINTS).where(_ENDPOINTS.c.name == endpoint).values(values))
+    transaction.after_commit.append(lambda: context.hub.wake_soon(lambda: context.endpoints.wake(endpoint)))
+
+
+def renew_key(context: Context, transaction: Transaction, row: Row[Any], wanted: NewEndpointKey) -> EndpointKeys:
+    """Make one of an endpoint's keys anew."""
+    kept = keys.renewed(keys.opened(context, row), row.auth_mode, wanted.kind)
+    touch(context, transaction, row.name, sealed=keys.seal(context, row.name, kept))
+    return keys.shown(kept, row.name, row.auth_mode, clock.now())
+
+
+def remove_deployment(context: Context, transaction: Transaction, row: Row[Any], name: str) -> None:
+    """Forget a deployment that has no traffic; its runs end once they are unused."""
+    find_deployment(transaction.connection, row.name, name)
+    if share := row.traffic.get(name, 0):
+        raise errors.Conflict(
+            f"the deployment {name} gets {share} % of the traffic of {row.name}",
+            f"Give it to others first: `muster endpoint traffic {row.name} {name}=0 OTHER=100`.",
+        )
+    mine = _DEPLOYMENTS.c.endpoint == row.name, _DEPLOYMENTS.c.name == name
+    transaction.execute(delete(_DEPLOYMENTS).where(*mine))
+    mirror = {other: value for other, value in row.mirror.items() if other != name}
+    touch(context, transaction, row.name, mirror=mirror)
+
+
+def remove(context: Context, transaction: Transaction, row: Row[Any]) -> list[str]:
+    """Forget an endpoint with its deployments. Returns its runs, which are to be cancelled."""
+    runs = [item.run_id for item in open_runs(transaction.connection, row.name)]
+    touch(context, transaction, row.name)
+    for table, column in ((_DEPLOYMENTS, _DEPLOYMENTS.c.endpoint), (_RUNS, _RUNS.c.endpoint)):
+        transaction.execute(delete(table).where(column == row.name))
+    transaction.execute(delete(_ENDPOINTS).where(_ENDPOINTS.c.name == row.name))
+    return runs

@@ -1,0 +1,112 @@
+"""What the front door of an endpoint is told, and what runs of endpoints report."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection, Row, select
+
+from muster.control import endpoints as control
+from muster.server.context import Context
+from muster.server.database import tables
+from muster.server.database.connection import Transaction
+from muster.server.endpoints import keys, records
+from muster.server.endpoints.views import ANYWHERE
+from muster.wire import states
+from muster.wire.codec import from_json, to_json
+from muster.wire.serving.endpoints import Backend, NewDeployment, Route, RouteTable, ServingOrders, ServingReport
+
+_LOOPBACK = "127.0.0.1"
+
+
+def load(context: Context, connection: Connection, run: str) -> RouteTable:
+    """The table for a front door: deployments with their shares, and the replicas that serve them."""
+    mine = records.run_of(connection, run)
+    row = records.find(connection, mine.endpoint)
+    kept = keys.opened(context, row)
+    runs = records.open_runs(connection, row.name)
+    door = next(item for item in runs if item.run_id == run)
+    deployments = records.deployments(connection, row.name).items()
+    return RouteTable(
+        version=row.version,
+        endpoint=row.name,
+        host=row.host or _host_on(context, connection, door.compute),
+        port=row.port,
+        keys=(kept.primary, kept.secondary) if row.auth_mode == "key" else (),
+        token_key="" if row.auth_mode == "key" else kept.signing,
+        deployments=tuple(_route(row, item, name, runs, kept) for name, item in deployments),
+    )
+
+
+def _route(row: Row[Any], deployment: Row[Any], name: str, runs: list[Row[Any]], kept: keys.Kept) -> Route:
+    limits = from_json(NewDeployment, deployment.spec).limits
+    backends = tuple(
+        Backend(run.run_id, run.address, replica["port"], replica["ready"], kept.inner(run.run_id))
+        for run in runs
+        if run.deployment == name and run.state == control.SERVING and run.address and not _is_over(run)
+        for replica in run.replicas
+    )
+    return Route(
+        name, row.traffic.get(name, 0), row.mirror.get(name, 0), limits.timeout_ms, limits.concurrency,
+        limits.queue_wait_ms, limits.idempotent, backends,
+    )  # fmt: skip
+
+
+def _is_over(run: Row[Any]) -> bool:
+    return run.status in states.TERMINAL
+
+
+def take(context: Context, transaction: Transaction, run: str, report: ServingReport) -> ServingOrders:
+    """Keep where a run's replicas or its front door are; whoever asks for them hears of a change."""
+    mine = records.run_of(transaction.connection, run)
+    columns = _changes(transaction.connection, mine, report)
+    if columns:
+        records.set_run(transaction, run, **columns)
+    row = records.find(transaction.connection, mine.endpoint)
+    moved = mine.deployment is None and report.port is not None and report.port != row.port
+    if columns or moved:
+        records.touch(context, transaction, mine.endpoint, **({"port": report.port} if moved else {}))
+    return orders(context, transaction.connection, mine, row)
+
+
+def is_news(connection: Connection, mine: Row[Any], report: ServingReport) -> bool:
+    """Whether a report says something that is not kept yet."""
+    row = records.find(connection, mine.endpoint)
+    moved = mine.deployment is None and report.port is not None and report.port != row.port
+    return moved or bool(_changes(connection, mine, report))
+
+
+def orders(context: Context, connection: Connection, mine: Row[Any], row: Row[Any]) -> ServingOrders:
+    """What a run must know: how its replicas know the front door, where they listen, how much waits for them."""
+    compute = connection.execute(select(tables.runs.c.compute).where(tables.runs.c.id == mine.run_id)).scalar()
+    doors = [item for item in records.open_runs(connection, row.name) if item.deployment is None]
+    figures = context.endpoints.figures(doors[-1].run_id if doors else None).get(mine.deployment or "")
+    host = _host_on(context, connection, compute)
+    return ServingOrders(keys.opened(context, row).inner(mine.run_id), host, figures.waiting if figures else 0)
+
+
+def _changes(connection: Connection, mine: Row[Any], report: ServingReport) -> dict[str, Any]:
+    if report.attempt < mine.attempt:
+        # An earlier attempt that lives on somewhere has nothing to say.
+        return {}
+    found: dict[str, Any] = {}
+    if report.attempt != mine.attempt or mine.address is None:
+        found = {"attempt": report.attempt, "address": _address(connection, mine.run_id, report.attempt)}
+        found["replicas"] = []
+    if report.replicas is not None:
+        replicas = [to_json(replica) for replica in report.replicas]
+        if replicas != found.get("replicas", mine.replicas):
+            found["replicas"] = replicas
+    return found
+
+
+def _address(connection: Connection, run: str, attempt: int) -> str:
+    placements = tables.placements
+    mine = placements.c.run_id == run, placements.c.number == attempt, placements.c.node_rank == 0
+    return connection.execute(select(placements.c.address).where(*mine)).scalar() or _LOOPBACK
+
+
+def _host_on(context: Context, connection: Connection, compute: str | None) -> str:
+    """Where processes on a cluster listen: nobody else needs to reach those on this machine."""
+    engine = connection.execute(select(tables.clusters.c.engine).where(tables.clusters.c.name == compute)).scalar()
+    return _LOOPBACK if engine is None or context.nodes.engines.on_this_machine(engine) else ANYWHERE

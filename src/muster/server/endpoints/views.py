@@ -1,0 +1,106 @@
+"""Endpoints as clients see them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row, select
+
+from muster.control import endpoints as control
+from muster.server.context import Context
+from muster.server.database import tables
+from muster.server.endpoints import records
+from muster.wire import states
+from muster.wire.codec import from_json
+from muster.wire.serving.endpoints import DeploymentState, DeploymentView, EndpointView, NewDeployment
+
+ANYWHERE = "0.0.0.0"
+
+
+def listing(context: Context, connection: Connection) -> list[EndpointView]:
+    """All endpoints, by name."""
+    rows = connection.execute(select(tables.endpoints).order_by(tables.endpoints.c.name)).all()
+    return [view(context, connection, row) for row in rows]
+
+
+def view(context: Context, connection: Connection, row: Row[Any]) -> EndpointView:
+    """One endpoint with its deployments and what they do."""
+    runs = records.open_runs(connection, row.name)
+    door = next((run for run in reversed(runs) if run.deployment is None), None)
+    deployments = tuple(
+        _deployment(context, row, item, [run for run in runs if run.deployment == name], door)
+        for name, item in records.deployments(connection, row.name).items()
+    )
+    base = address(row, door)
+    is_up = base is not None and door is not None and door.status == states.RUNNING
+    return EndpointView(
+        name=row.name,
+        auth_mode=row.auth_mode,
+        scoring_uri=f"{base}/score" if base else None,
+        openapi_uri=f"{base}/swagger.json" if base else None,
+        state="empty" if not deployments else "ready" if is_up else "starting",
+        traffic=row.traffic,
+        mirror_traffic=row.mirror,
+        deployments=deployments,
+        run=door.run_id if door is not None else None,
+        description=row.description,
+        tags=row.tags,
+        properties=row.properties,
+        compute=row.compute,
+        created_by=row.created_by,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+    )
+
+
+def address(row: Row[Any], door: Row[Any] | None) -> str | None:
+    """Where the front door answers; None while that is not known."""
+    if door is None or not row.port or not door.address:
+        return None
+    host = door.address if row.host in (None, ANYWHERE) else row.host
+    return f"http://{host}:{row.port}"
+
+
+def _deployment(
+    context: Context, endpoint: Row[Any], row: Row[Any], runs: Sequence[Row[Any]], door: Row[Any] | None
+) -> DeploymentView:
+    spec = from_json(NewDeployment, row.spec)
+    newest = next((run for run in reversed(runs) if run.revision == row.revision), None)
+    serving = next((run for run in reversed(runs) if run.state == control.SERVING), None)
+    shown = serving or newest
+    verdict = newest.verdict if newest is not None and newest.status in states.TERMINAL else None
+    ready = [item for item in (shown.replicas if shown is not None else ()) if item["ready"]]
+    return DeploymentView(
+        name=row.name,
+        endpoint=row.endpoint,
+        state=_state(newest, serving),
+        traffic=endpoint.traffic.get(row.name, 0),
+        mirror=endpoint.mirror.get(row.name, 0),
+        revision=row.revision,
+        run=newest.run_id if newest is not None else None,
+        model=row.model,
+        instances=spec.instances,
+        max_instances=spec.max_instances,
+        ready=len(ready) if shown is not None and shown.status not in states.TERMINAL else 0,
+        limits=spec.limits,
+        description=spec.description,
+        tags=spec.tags,
+        why=verdict["message"] if verdict else None,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+        requests=context.endpoints.figures(door.run_id if door is not None else None).get(row.name),
+        replicas=context.endpoints.figures(shown.run_id if shown is not None else None).get(row.name),
+    )
+
+
+def _state(newest: Row[Any] | None, serving: Row[Any] | None) -> DeploymentState:
+    if newest is None:
+        return "stopped"
+    if newest.status == states.CANCELED:
+        return "stopped"
+    if newest.status in states.TERMINAL:
+        return "failed"
+    if newest.state == control.SERVING:
+        return "serving"
+    return "updating" if serving is not None else "starting"

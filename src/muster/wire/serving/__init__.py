@@ -1,0 +1,1 @@
+"""What is served: endpoints, their deployments, and what their runs report."""

@@ -1,0 +1,286 @@
+"""Endpoints: what is created and deployed, what clients see; what runs of endpoints and the server tell each other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Literal
+
+from muster.wire.codec import OMIT
+from muster.wire.message import check_pattern, check_range, wire
+from muster.wire.runs import Submission
+
+AuthMode = Literal["key", "aml_token", "aad_token"]
+AUTH_MODES: tuple[AuthMode, ...] = ("key", "aml_token", "aad_token")
+KeyKind = Literal["primary", "secondary"]
+DeploymentState = Literal["starting", "updating", "serving", "failed", "stopped"]
+
+_NAME = re.compile("[a-zA-Z](?:[-a-zA-Z0-9]{1,30}[a-zA-Z0-9])")
+_ALLOWED = "3 to 32 letters, digits and '-', a letter first and no '-' last"
+_MOST_MIRRORED = 50
+
+
+def check_endpoint_name(name: str) -> None:
+    """Refuse what cannot be the name of an endpoint or a deployment."""
+    check_pattern("name", name, _NAME, _ALLOWED)
+
+
+def check_traffic(traffic: Mapping[str, int]) -> None:
+    """Refuse shares that are none, or that are not all of the traffic or nothing."""
+    for share in traffic.values():
+        check_range("a deployment's share of the traffic", share, 0, 100)
+    if sum(traffic.values()) not in (0, 100):
+        raise ValueError(f"the shares of the traffic add up to {sum(traffic.values())}: use 100, or 0 for none")
+
+
+def check_mirror(mirror: Mapping[str, int]) -> None:
+    """Refuse copies of requests to several deployments, or of too many requests."""
+    if sum(share > 0 for share in mirror.values()) > 1:
+        raise ValueError("mirror_traffic names more than one deployment: one at a time gets copies")
+    for share in mirror.values():
+        check_range("mirror_traffic", share, 0, _MOST_MIRRORED)
+
+
+@wire
+class NewEndpoint:
+    """The body of `POST endpoints`."""
+
+    name: str
+    description: str | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = field(default_factory=dict)
+    auth_mode: AuthMode = "key"
+    compute: str | None = None
+    """Where its front door runs; None: where its first deployment runs."""
+    host: str | None = None
+    """The address that the front door listens on; None: loopback on this machine, any on another."""
+    port: int = 0
+    """0: one that is free, which the endpoint then keeps."""
+
+    def __post_init__(self) -> None:
+        check_endpoint_name(self.name)
+        check_range("port", self.port, 0, 65_535)
+
+
+@wire
+class EndpointChanges:
+    """The body of `PATCH endpoints/NAME`; tags are merged, a null tag is removed; traffic is replaced."""
+
+    description: str | None = field(default=None, metadata=OMIT)
+    tags: Mapping[str, str | None] | None = field(default=None, metadata=OMIT)
+    traffic: Mapping[str, int] | None = field(default=None, metadata=OMIT)
+    mirror_traffic: Mapping[str, int] | None = field(default=None, metadata=OMIT)
+
+    def __post_init__(self) -> None:
+        check_traffic(self.traffic or {})
+        check_mirror(self.mirror_traffic or {})
+
+
+@wire
+class RequestLimits:
+    """How requests to a deployment are taken."""
+
+    timeout_ms: int = 5000
+    concurrency: int = 1
+    """Requests that one replica gets at once."""
+    queue_wait_ms: int = 500
+    idempotent: bool = False
+    """Whether a request may be run once more after the replica that had it died."""
+
+    def __post_init__(self) -> None:
+        check_range("request_timeout_ms", self.timeout_ms, 1, 3_600_000)
+        check_range("max_concurrent_requests_per_instance", self.concurrency, 1, 100_000)
+        check_range("max_queue_wait_ms", self.queue_wait_ms, 0, 3_600_000)
+
+
+@wire
+class NewDeployment:
+    """The body of `PUT endpoints/NAME/deployments/DEPLOYMENT`: made, or replaced without a lost request."""
+
+    submission: Submission
+    """The job of its runs; the key is the server's business."""
+    limits: RequestLimits = field(default_factory=RequestLimits)
+    instances: int = 1
+    """Replicas, at the least."""
+    max_instances: int = 1
+    description: str | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+    all_traffic: bool = False
+    model: str | None = None
+    """NAME:VERSION of the registered model that it serves."""
+
+    def __post_init__(self) -> None:
+        check_range("instance_count", self.instances, 1, 1024)
+        check_range("max_instances", self.max_instances, self.instances, 1024)
+
+
+@wire
+class ServingFigures:
+    """What one deployment did: times are of the last minute, counts of the process's life."""
+
+    deployment: str
+    requests: int = 0
+    failed: int = 0
+    rate: float = 0.0
+    """Requests a second."""
+    p50_ms: float = 0.0
+    p95_ms: float = 0.0
+    p99_ms: float = 0.0
+    queue_p95_ms: float = 0.0
+    batch_mean: float = 0.0
+    """Requests that the model got together, on average."""
+    busy: float = 0.0
+    """The share of their time that replicas worked."""
+    in_flight: int = 0
+    waiting: int = 0
+    restarts: int = 0
+    codes: Mapping[str, int] = field(default_factory=dict)
+
+
+@wire
+class DeploymentView:
+    """One deployment, as clients see it."""
+
+    name: str
+    endpoint: str
+    state: DeploymentState
+    traffic: int
+    mirror: int
+    revision: int
+    """How often it was deployed."""
+    run: str | None
+    """The run that serves it, or that is to."""
+    model: str | None
+    instances: int
+    max_instances: int
+    ready: int
+    """Replicas that answer."""
+    limits: RequestLimits
+    description: str | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+    why: str | None = None
+    """What went wrong, in the words of the run's verdict."""
+    created_at: float = 0.0
+    updated_at: float = 0.0
+    requests: ServingFigures | None = None
+    """As the front door saw them."""
+    replicas: ServingFigures | None = None
+    """As the model saw them."""
+
+
+@wire
+class EndpointView:
+    """One endpoint with its deployments."""
+
+    name: str
+    auth_mode: AuthMode
+    scoring_uri: str | None
+    """None until its front door has an address."""
+    openapi_uri: str | None
+    state: str
+    """`ready`, `starting`, or `empty` where it has no deployment."""
+    traffic: Mapping[str, int]
+    mirror_traffic: Mapping[str, int]
+    deployments: tuple[DeploymentView, ...]
+    run: str | None
+    """The run of its front door."""
+    description: str | None
+    tags: Mapping[str, str]
+    properties: Mapping[str, str]
+    compute: str | None
+    created_by: str | None
+    created_at: float
+    updated_at: float
+
+
+@wire
+class EndpointKeys:
+    """What opens an endpoint: its two keys, or a token."""
+
+    auth_mode: AuthMode
+    primary: str | None = field(default=None, repr=False)
+    secondary: str | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
+    expires_at: float | None = None
+
+
+@wire
+class NewEndpointKey:
+    """The body of `POST endpoints/NAME/keys`: which key is made anew; for tokens all that were handed out end."""
+
+    kind: KeyKind = "primary"
+
+
+# What runs of endpoints and the server tell each other
+
+
+@wire
+class ReplicaReport:
+    """One replica of a run."""
+
+    port: int
+    ready: bool
+
+
+@wire
+class ServingReport:
+    """The body of `POST runs/RUN/serving`: where a run's replicas or its front door are, and what they do."""
+
+    attempt: int
+    port: int | None = None
+    """Of the front door."""
+    replicas: tuple[ReplicaReport, ...] | None = None
+    """None where the run has not started them."""
+    seen: int = 0
+    """The table that the front door goes by."""
+    open: Mapping[str, int] = field(default_factory=dict)
+    """Requests inside replicas, by the replica's address."""
+    figures: tuple[ServingFigures, ...] = ()
+
+
+@wire
+class ServingOrders:
+    """What a run of an endpoint must know."""
+
+    key: str = field(repr=False)
+    host: str
+    waiting: int
+
+
+@wire
+class Backend:
+    """One replica, for the front door."""
+
+    run: str
+    address: str
+    port: int
+    ready: bool
+    key: str = field(repr=False)
+
+
+@wire
+class Route:
+    """One deployment, for the front door."""
+
+    name: str
+    weight: int
+    mirror: int
+    timeout_ms: int
+    concurrency: int
+    queue_wait_ms: int
+    idempotent: bool
+    backends: tuple[Backend, ...]
+
+
+@wire
+class RouteTable:
+    """All that the front door of an endpoint knows."""
+
+    version: int
+    endpoint: str
+    host: str
+    port: int
+    keys: tuple[str, ...] = field(repr=False)
+    token_key: str = field(repr=False)
+    deployments: tuple[Route, ...] = ()

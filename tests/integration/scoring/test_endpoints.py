@@ -1,0 +1,274 @@
+"""Endpoints with real processes: traffic, keys, codes, an update under load, and what dies."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import psutil
+import pytest
+from tests.conftest import wait_until
+from tests.integration.cli.conftest import cli
+
+__all__ = ["cli"]
+
+SCRIPT = """
+import json, os, time
+
+def init():
+    if os.environ.get("BROKEN"):
+        raise RuntimeError("no weights")
+
+def run(data):
+    given = json.loads(data)
+    if "sleep" in given:
+        time.sleep(given["sleep"])
+    if given.get("die") and not os.path.exists(given["die"]):
+        open(given["die"], "w").close()
+        os._exit(9)
+    return {"color": os.environ["COLOR"], "pid": os.getpid()}
+"""
+
+
+def deployment(color: str, more: str = "") -> str:
+    return (
+        f"name: {color}\nendpoint_name: digits\ncode_configuration: {{code: src, scoring_script: score.py}}\n"
+        f"environment_variables: {{COLOR: {color}}}\n{more}"
+    )
+
+
+MANY = "request_settings: {request_timeout_ms: 30000, max_concurrent_requests_per_instance: 16}\n"
+
+
+class Asking:
+    """A client of the endpoint."""
+
+    def __init__(self, cli: Any) -> None:
+        self._cli = cli
+        self.address = urlsplit(self.view()["scoring_uri"])
+        self.key = self.keys()["primary"]
+
+    def view(self) -> Any:
+        return json.loads(self._cli("endpoint", "show", "digits", "--json").stdout)
+
+    def keys(self, *more: str) -> Any:
+        return json.loads(self._cli("endpoint", "keys", "digits", "--json", *more).stdout)
+
+    def __call__(self, body: bytes | str, key: str | None = None, **headers: str) -> tuple[int, Any]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.address.port, timeout=60)
+        shown = {name.replace("_", "-"): value for name, value in headers.items()}
+        try:
+            connection.request("POST", "/score", body, {"Authorization": f"Bearer {key or self.key}", **shown})
+            answer = connection.getresponse()
+            text = answer.read().decode()
+        finally:
+            connection.close()
+        return answer.status, json.loads(text)
+
+    def color(self, **headers: str) -> str:
+        status, said = self("{}", **headers)
+        assert status == 200, said
+        return str(said["color"])
+
+    @contextmanager
+    def load(self, clients: int = 4) -> Iterator[Counter[str]]:
+        """Requests without a pause while the block lasts; counts what came of them."""
+        found: Counter[str] = Counter()
+        over = threading.Event()
+
+        def work() -> None:
+            while not over.is_set():
+                try:
+                    found[str(self("{}")[0])] += 1
+                except (OSError, http.client.HTTPException) as error:
+                    found[repr(error)] += 1
+
+        threads = [threading.Thread(target=work) for _ in range(clients)]
+        for thread in threads:
+            thread.start()
+        try:
+            yield found
+        finally:
+            over.set()
+            for thread in threads:
+                thread.join()
+
+
+@pytest.fixture
+def deploy(cli: Any) -> Iterator[Any]:
+    (cli.folder / "src").mkdir()
+    cli.script("src/score.py", SCRIPT)
+
+    def work(color: str, *options: str, more: str = MANY, fails: bool = False) -> Any:
+        (cli.folder / f"{color}.yml").write_text(deployment(color, more))
+        done = cli("endpoint", "deploy", "-f", f"{color}.yml", *options)
+        assert (done.returncode != 0) == fails, done.stdout + done.stderr
+        return done
+
+    assert cli("endpoint", "create", "digits").returncode == 0
+    yield work
+    cli("endpoint", "delete", "digits", "--yes")
+    wait_until(lambda: not processes_of(cli.folder, ""), 60, "the end of all processes")
+
+
+def processes_of(folder: Path, module: str) -> list[psutil.Process]:
+    """Processes of endpoints that were started in a workspace."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            words = process.cmdline()
+            is_one = len(words) > 2 and words[2].startswith(f"muster.scoring.{module}")
+            if is_one and process.cwd().startswith(str(folder)):
+                found.append(process)
+        except (psutil.Error, OSError):
+            continue
+    return found
+
+
+def server_of(folder: Path) -> psutil.Process:
+    for process in psutil.process_iter():
+        try:
+            words = process.cmdline()
+            if words[1:3] == ["-m", "muster.server"] and str(folder / ".muster") in words:
+                return process
+        except (psutil.Error, OSError):
+            continue
+    raise AssertionError("there is no server")
+
+
+@pytest.mark.timeout(300)
+def test_traffic_keys_codes_and_a_model_that_is_in_use(cli: Any, deploy: Any) -> None:
+    assert "no address yet" in cli("endpoint", "invoke", "digits", "--data", "{}").stderr
+    (cli.folder / "weights.txt").write_text("w")
+    assert cli("model", "register", "net", "--path", "weights.txt").returncode == 0
+    deploy("blue", "--all-traffic", more=MANY + "model: azureml:net:1\n")
+    ask = Asking(cli)
+    assert ask.color() == "blue"
+    refused = cli("model", "delete", "net:1", "--yes")
+    assert refused.returncode != 0 and "digits/blue" in refused.stderr
+    # Green gets nothing until it is given something, but for who asks for it.
+    deploy("green", more="request_settings: {request_timeout_ms: 400}\n")
+    assert {ask.color() for _ in range(10)} == {"blue"}
+    assert ask.color(azureml_model_deployment="green") == "green"
+    assert ask("{}", azureml_model_deployment="red")[0] == 404
+    assert cli("endpoint", "traffic", "digits", "blue=50", "green=50").returncode == 0
+    wait_until(lambda: {ask.color() for _ in range(20)} == {"blue", "green"}, 60, "shared traffic")
+    for wrong in (["blue=60"], ["red=100"], ["blue=much"], ["blue=100", "--mirror", "green=51"]):
+        assert cli("endpoint", "traffic", "digits", *wrong).returncode != 0
+    # Codes: the model's own error, a time limit, keys.
+    for body in (b"\xff\xfe", b"", b"[", b"no json", b"3", b"\0" * 100):
+        assert ask(body, azureml_model_deployment="blue")[0] == 424, body
+    assert ask('{"sleep": 1}', azureml_model_deployment="green")[0] == 408
+    assert ask("{}", key="wrong")[0] == 401
+    fresh = ask.keys("--regenerate", "primary")
+    wait_until(lambda: ask("{}")[0] == 401, 60, "the old key to be refused")
+    pinned = {"azureml_model_deployment": "blue"}
+    assert all(ask("{}", key=fresh[kind], **pinned)[0] == 200 for kind in ("primary", "secondary"))
+    # Mirrored requests are answered by blue alone.
+    ask.key = fresh["primary"]
+    assert cli("endpoint", "traffic", "digits", "blue=100", "--mirror", "green=50").returncode == 0
+    wait_until(lambda: {ask.color() for _ in range(10)} == {"blue"}, 60, "blue alone")
+    assert "is ready" in cli("endpoint", "logs", "digits", "-d", "blue").stdout
+    wait_until(lambda: "424" in cli("endpoint", "show", "digits", "--json").stdout, 60, "figures by code")
+    assert "P99" in cli("endpoint", "show", "digits").stdout
+    assert cli("endpoint", "undeploy", "digits", "blue").returncode != 0
+    assert cli("endpoint", "undeploy", "digits", "green").returncode == 0
+    assert ask.color() == "blue"
+
+
+@pytest.mark.timeout(300)
+def test_an_update_loses_no_request_and_one_that_fails_changes_nothing(cli: Any, deploy: Any) -> None:
+    deploy("blue", "--all-traffic")
+    ask = Asking(cli)
+    before = ask("{}")[1]["pid"]
+    with ask.load() as found:
+        deploy("blue")
+        wait_until(lambda: len(processes_of(cli.folder, "serve.replica")) == 1, 60, "the end of the old revision")
+    assert set(found) == {"200"} and ask("{}")[1]["pid"] != before
+    broken = MANY.replace("request_settings", "readiness_probe: {period: 1}\nrequest_settings")
+    (cli.folder / "src" / "score.py").write_text(SCRIPT + "\nraise RuntimeError('no weights')\n")
+    with ask.load() as found:
+        said = deploy("blue", more=broken, fails=True)
+    assert set(found) == {"200"} and "failed" in said.stdout + said.stderr
+
+
+@pytest.mark.timeout(300)
+def test_what_dies_costs_only_what_was_inside_it(cli: Any, deploy: Any) -> None:
+    deploy("blue", "--all-traffic", more="instance_count: 2\n" + MANY)
+    ask = Asking(cli)
+    died = str(cli.folder / "died")
+    # The replica that had the request is gone: nobody knows how far it came.
+    assert ask(json.dumps({"die": died}))[0] == 502
+    wait_until(lambda: len(processes_of(cli.folder, "serve.replica")) == 2, 60, "another replica")
+    with ask.load() as found:
+        processes_of(cli.folder, "serve.replica")[0].kill()
+        wait_until(lambda: found["200"] > 50, 60, "more answers")
+    assert set(found) <= {"200", "502"} and found["502"] <= 4, found
+    # Without the workspace's server requests are answered, and a front door that dies is replaced.
+    server_of(cli.folder).kill()
+    assert ask.color() == "blue"
+    front = processes_of(cli.folder, "door.worker")
+    assert len(front) == 2
+    front[0].kill()
+    front[1].kill()
+    wait_until(lambda: _answers(ask), 60, "another front door")
+    assert ask.view()["state"] == "ready" and ask.color() == "blue"
+
+
+def _answers(ask: Asking) -> bool:
+    try:
+        return ask("{}")[0] == 200
+    except (OSError, http.client.HTTPException):
+        return False
+
+
+@pytest.mark.timeout(300)
+def test_idempotent_requests_are_repeated_and_too_many_are_refused(cli: Any, deploy: Any) -> None:
+    limits = "request_settings: {request_timeout_ms: 30000, max_queue_wait_ms: 100}\nidempotent: true\n"
+    deploy("blue", "--all-traffic", more=limits)
+    ask = Asking(cli)
+    assert ask(json.dumps({"die": str(cli.folder / "died")}))[0] == 200
+    slow = threading.Thread(target=ask, args=('{"sleep": 3}',))
+    slow.start()
+    wait_until(lambda: ask("{}")[0] == 429, 60, "a queue that is full")
+    slow.join()
+    wait_until(lambda: ask("{}")[0] == 200, 60, "an answer again")
+
+
+V2 = """
+from muster.ml import MLClient
+from muster.ml.entities import CodeConfiguration, ManagedOnlineDeployment, ManagedOnlineEndpoint, OnlineRequestSettings
+
+client = MLClient.from_config()
+endpoint = ManagedOnlineEndpoint(name="digits", auth_mode="key", tags={"team": "vision"})
+client.online_endpoints.begin_create_or_update(endpoint).result()
+deployment = ManagedOnlineDeployment(
+    name="blue", endpoint_name="digits", instance_count=1, environment_variables={"COLOR": "blue"},
+    code_configuration=CodeConfiguration(code="src", scoring_script="score.py"),
+    request_settings=OnlineRequestSettings(request_timeout_ms=30000),
+)
+client.begin_create_or_update(deployment).result()
+endpoint.traffic = {"blue": 100}
+client.begin_create_or_update(endpoint).result()
+print(client.online_endpoints.invoke("digits", input_data={"a": 1}, deployment_name="blue"))
+print(client.online_deployments.get_logs("blue", "digits"))
+print([item.name for item in client.online_deployments.list("digits")], client.online_endpoints.get_keys("digits"))
+"""
+
+
+@pytest.mark.timeout(300)
+def test_a_script_of_v2(cli: Any, deploy: Any) -> None:
+    cli.script("v2.py", V2)
+    done = subprocess.run([sys.executable, "v2.py"], cwd=cli.folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert '"color": "blue"' in done.stdout and "['blue']" in done.stdout
+    assert Asking(cli).color() == "blue"

@@ -1,0 +1,128 @@
+"""The front door's decisions: which deployment, which replica, who is let in, how many may wait."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from muster.scoring.door.dispatch import Dispatcher, Refused
+from muster.scoring.door.table import Backend, Route, Table, admits, chosen, least_busy, mirrored, parse, token_for
+from muster.scoring.figures import Spread
+from muster.scoring.serve.scaling import DOWN_AFTER_S, Pace, wanted
+from muster.server.endpoints import keys
+from muster.wire.codec import to_json
+from muster.wire.serving import endpoints as wire
+
+ONE, TWO = Backend("run", "127.0.0.1", 1, True, "k"), Backend("run", "127.0.0.1", 2, True, "k")
+BLUE = Route("blue", 90, 0, 1000.0, 1, 50.0, False, (ONE, TWO))
+GREEN = Route("green", 10, 0, 1000.0, 1, 50.0, False, (ONE,))
+TABLE = Table(1, "digits", "127.0.0.1", 0, ("first", "second"), "", (BLUE, GREEN))
+
+
+def test_the_traffic_is_shared_out_by_weight() -> None:
+    drawn = Counter(route.name for at in range(1000) if (route := chosen(TABLE, None, at / 1000)))
+    assert drawn == {"blue": 900, "green": 100}
+    empty = replace(TABLE, deployments=(replace(BLUE, weight=0),))
+    assert chosen(empty, None, 0.5) is None and chosen(replace(TABLE, deployments=()), None, 0.0) is None
+
+
+def test_a_request_may_name_its_deployment() -> None:
+    assert chosen(replace(TABLE, deployments=(BLUE, replace(GREEN, weight=0))), "green", 0.0) is not None
+    assert chosen(TABLE, "red", 0.0) is None
+
+
+def test_copies_go_to_another_deployment_than_the_one_that_answers() -> None:
+    table = replace(TABLE, deployments=(BLUE, replace(GREEN, weight=0, mirror=20)))
+    copies = [mirrored(table, BLUE, at / 100) for at in range(100)]
+    assert sum(route is not None for route in copies) == 20
+    assert mirrored(table, table.deployments[1], 0.0) is None
+
+
+@pytest.mark.parametrize(
+    ("shown", "good"),
+    [
+        ("Bearer first", True), ("bearer second", True), ("Bearer third", False), ("first", False), ("", False),
+        ("Bearer ", False), ("Basic first", False), ("Bearer f\xfcrst", False),
+    ],
+)  # fmt: skip
+def test_either_key_opens_the_endpoint(shown: str, good: bool) -> None:
+    assert admits(TABLE, shown, 0.0) is good
+
+
+def test_tokens_open_the_endpoint_until_they_expire() -> None:
+    table = replace(TABLE, keys=(), token_key="secret")
+    token = token_for("digits", "secret", 100)
+    assert admits(table, f"Bearer {token}", 99.0) and not admits(table, f"Bearer {token}", 100.0)
+    assert not admits(table, f"Bearer {token[:-1]}x", 1.0) and not admits(table, "Bearer muster_endpoint_9.", 1.0)
+    assert not admits(replace(table, endpoint="other"), f"Bearer {token}", 1.0)
+    kept = keys.Kept("p", "s", "secret")
+    assert keys.shown(kept, "digits", "aml_token", 100 - keys.TOKEN_S).token == token
+
+
+def test_the_table_is_what_the_server_sends() -> None:
+    sent = wire.RouteTable(
+        3, "digits", "127.0.0.1", 80, ("a", "b"), "",
+        (wire.Route("blue", 100, 0, 5000, 1, 500, True, (wire.Backend("run", "::1", 5, True, "k"),)),),
+    )  # fmt: skip
+    assert parse(to_json(sent)).deployments[0].backends[0].port == 5
+
+
+def test_the_least_busy_replica_that_is_ready_is_asked() -> None:
+    assert least_busy((ONE, TWO), {ONE.url: 1}, 2) == TWO
+    assert least_busy((ONE, TWO), {ONE.url: 2, TWO.url: 2}, 2) is None
+    starting = replace(TWO, ready=False)
+    assert least_busy((ONE, starting), {ONE.url: 1}, 1) is None
+    assert least_busy((starting,), {}, 1) == starting and least_busy((), {}, 1) is None
+
+
+def test_requests_wait_their_turn_and_no_longer_than_they_may() -> None:
+    async def work() -> None:
+        loop = asyncio.get_running_loop()
+        dispatcher = Dispatcher(GREEN)
+        first = await dispatcher.acquire(loop.time() + 60)
+        with pytest.raises(Refused):
+            await dispatcher.acquire(loop.time() + 60)
+        second = asyncio.ensure_future(dispatcher.acquire(loop.time() + 60))
+        await asyncio.sleep(0)
+        dispatcher.release(first)
+        assert await second == ONE and dispatcher.waiting == 0
+        dispatcher.update(replace(GREEN, backends=()))
+        with pytest.raises(asyncio.TimeoutError):
+            await dispatcher.acquire(loop.time() + 0.01)
+        waiting = asyncio.ensure_future(dispatcher.acquire(loop.time() + 60))
+        await asyncio.sleep(0)
+        dispatcher.update(replace(GREEN, backends=(TWO,)))
+        assert await waiting == TWO
+
+    asyncio.run(work())
+
+
+def test_percentiles_are_those_of_the_last_minute() -> None:
+    now = [0.0]
+    spread = Spread(lambda: now[0])
+    assert spread.percentiles(0.5) == [0.0]
+    for value in range(1, 101):
+        spread.add(float(value))
+    p50, p99 = spread.percentiles(0.5, 0.99)
+    assert 50 <= p50 <= 58 and 99 <= p99 <= 115 and spread.count == 100
+    now[0] = 120.0
+    assert spread.count == 0
+
+
+@pytest.mark.parametrize(
+    ("now", "busy", "waiting", "needed"),
+    [(1, 0.0, 0, 1), (1, 0.7, 0, 1), (1, 0.9, 0, 2), (2, 1.0, 0, 3), (2, 0.1, 9, 3), (4, 0.1, 0, 1), (8, 1.0, 99, 8)],
+)
+def test_the_number_of_replicas_follows_the_load(now: int, busy: float, waiting: int, needed: int) -> None:
+    assert wanted(now, busy, waiting, 70.0, 1, 8) == needed
+
+
+def test_replicas_are_ended_one_at_a_time_and_not_at_once() -> None:
+    pace = Pace()
+    assert pace.next(4, 1, 0.0) == 4
+    assert pace.next(4, 1, DOWN_AFTER_S) == 3
+    assert pace.next(3, 1, DOWN_AFTER_S + 1) == 3
+    assert pace.next(3, 5, DOWN_AFTER_S + 2) == 5
