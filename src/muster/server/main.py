@@ -140,10 +140,7 @@ class Process:
         context.fingerprint = self._own_fingerprint()
         context.notifications.url = reachable(self._url) if self._url else None
         self._agents_elsewhere = lambda: remote.agents_elsewhere
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            # Whoever ends a server by hand does not want to meet its idle agents later.
-            loop.add_signal_handler(number, partial(self.stop, leave_agents=not self._options.foreground))
+        self._heed_signals()
         context.database.writer.before_commit = loops.schedule_at_once(context)
         context.database.writer.after_abort = context.runs.start_over
         context.missing_runs = await asyncio.to_thread(_missing_runs, context)
@@ -177,6 +174,12 @@ class Process:
             # On a full disk the next server could not make it again.
             self._paths.server_info.unlink(missing_ok=True)
         self._socket_path.unlink(missing_ok=True)
+
+    def _heed_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            # Whoever ends a server by hand does not want to meet its idle agents later.
+            loop.add_signal_handler(number, partial(self.stop, leave_agents=not self._options.foreground))
 
     def _start_loops(self, context: Context) -> list[asyncio.Task[None]]:
         work = [
