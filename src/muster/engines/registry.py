@@ -23,7 +23,7 @@ BUILT_IN = {
     "local": "muster.engines.local.engine:LocalEngine",
     "ray": "muster.engines.ray.engine:RayEngine",
     "slurm": "muster.engines.slurm.sites:SlurmSites",
-    "slurm-pool": "muster.engines.slurm.pool:SlurmPool",
+    "slurm-pool": "muster.engines.slurm_pool.engine:SlurmPool",
 }
 
 

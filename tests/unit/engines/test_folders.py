@@ -20,7 +20,8 @@ SERVER = FOLDER.parent / "server"
 
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_an_engine_is_its_engine_and_its_options(name: str):
-    assert BUILT_IN[name].startswith((f"muster.engines.{name}.engine:", f"muster.engines.{name}.sites:"))
+    folder = f"muster.engines.{folder_of(name)}"
+    assert BUILT_IN[name].startswith((f"{folder}.engine:", f"{folder}.sites:"))
     (kind,) = option_classes(name)
     assert kind.owner != Options.owner
 
@@ -54,6 +55,10 @@ def test_the_server_knows_no_engine_and_none_of_its_settings_by_name():
     assert registry.DEFAULT in BUILT_IN
 
 
+def folder_of(name: str) -> str:
+    return name.replace("-", "_")
+
+
 def option_classes(name: str) -> list[type[Options]]:
-    module = import_module(f"muster.engines.{name}.options")
+    module = import_module(f"muster.engines.{folder_of(name)}.options")
     return [item for item in vars(module).values() if inspect.isclass(item) and item.__module__ == module.__name__]

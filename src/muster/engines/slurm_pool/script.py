@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from muster.engines.slurm.containers import Container
-from muster.engines.slurm.options import SlurmOptions
 from muster.engines.slurm.parsing import NodeInfo
 from muster.engines.slurm.script import EXPORT, directive_lines, file_name, gpus_per_node, memory_of, of_the_site
+from muster.engines.slurm_pool.options import PoolOptions
 
 
 def pool_name(cluster: str, folder: Path) -> str:
@@ -21,7 +21,7 @@ def pool_name(cluster: str, folder: Path) -> str:
 
 
 def make_pool_script(
-    cluster: str, folder: Path, numbers: Sequence[int], options: SlurmOptions, nodes: Sequence[NodeInfo]
+    cluster: str, folder: Path, numbers: Sequence[int], options: PoolOptions, nodes: Sequence[NodeInfo]
 ) -> str:
     """One array for all the nodes that are wanted now; a task's number is its node's."""
     cpus, gpus = shape_of(options, nodes)
@@ -45,7 +45,7 @@ def make_pool_script(
     return "\n".join(["#!/bin/bash", *head, "", *_body(cluster, folder, options, gpus), ""])
 
 
-def shape_of(options: SlurmOptions, nodes: Sequence[NodeInfo]) -> tuple[int, int]:
+def shape_of(options: PoolOptions, nodes: Sequence[NodeInfo]) -> tuple[int, int]:
     """CPUs and GPUs of a node of the pool: what the cluster says, or all that the smallest machine has."""
     cpus = options.cpus or min((node.cpus for node in nodes), default=1)
     return cpus, min((gpus_per_node(options, node) for node in nodes), default=0)
@@ -62,7 +62,7 @@ def ranges(numbers: Iterable[int]) -> str:
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
 
 
-def _body(cluster: str, folder: Path, options: SlurmOptions, gpus: int) -> list[str]:
+def _body(cluster: str, folder: Path, options: PoolOptions, gpus: int) -> list[str]:
     container = None
     if options.container is not None:
         mounts = (str(folder.parent), *options.container_mounts)

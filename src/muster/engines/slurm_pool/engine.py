@@ -10,17 +10,16 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from muster import errors
 from muster.engines.agents import Collectors
 from muster.engines.base import Cluster, Connection, NodeEngine, NodeOffer, NodeState
 from muster.engines.slurm import explanations
 from muster.engines.slurm.asking import Asker
 from muster.engines.slurm.commands import Busy, Commands, Refused
 from muster.engines.slurm.engine import SlurmEngine
-from muster.engines.slurm.options import SlurmOptions
 from muster.engines.slurm.parsing import Job
-from muster.engines.slurm.pool_script import make_pool_script, pool_name, shape_of
 from muster.engines.slurm.sites import SlurmSites
+from muster.engines.slurm_pool.options import PoolOptions
+from muster.engines.slurm_pool.script import make_pool_script, pool_name, shape_of
 from muster.paths import NodePaths
 from muster.wire.node.agents import AgentConfig
 
@@ -59,18 +58,17 @@ class SlurmPool(NodeEngine):
         self._lock = threading.RLock()
         self._pools: dict[str, _Pool] = {}
         self._askers: dict[str, Asker] = {}
-        self._offers: dict[str, tuple[object, SlurmOptions, list[NodeOffer]]] = {}
+        self._offers: dict[str, tuple[object, PoolOptions, list[NodeOffer]]] = {}
         self._collectors = Collectors()
 
     def check(self, cluster: Cluster) -> list[str]:
-        chosen = SlurmOptions.parse(cluster.options)
-        if chosen.chain:
-            raise errors.JobError("chain means nothing in a pool", "Leave it out: a run that is cut is tried again.")
+        PoolOptions.refuse_unknown(cluster.options)
+        PoolOptions.parse(cluster.options).refuse_impossible()
         site, plain = self._site(cluster)
         return site.check(plain)
 
     def nodes(self, cluster: Cluster) -> Sequence[NodeOffer]:
-        options = SlurmOptions.parse(cluster.options)
+        options = PoolOptions.parse(cluster.options)
         known = self._site(cluster)[0].partitions.nodes(options.partition)
         with self._lock:
             made = self._offers.get(cluster.name)
@@ -96,7 +94,7 @@ class SlurmPool(NodeEngine):
     def poll(self, cluster: Cluster, nodes: Mapping[str, NodePaths]) -> Mapping[str, NodeState]:
         if not nodes:
             return {}
-        options = SlurmOptions.parse(cluster.options)
+        options = PoolOptions.parse(cluster.options)
         pool = self._pool(cluster, next(iter(nodes.values())).root.parent)
         self._askers[cluster.name].ask(options.poll_seconds)
         if pool.wanted:
@@ -170,7 +168,7 @@ class SlurmPool(NodeEngine):
 
     def _submit(self, cluster: Cluster, pool: _Pool) -> None:
         """Ask for all nodes that are wanted, with one array."""
-        options = SlurmOptions.parse(cluster.options)
+        options = PoolOptions.parse(cluster.options)
         with self._lock:
             numbers = sorted(pool.wanted - pool.sent.keys())
             if not numbers or pool.trouble:

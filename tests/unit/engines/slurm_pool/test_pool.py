@@ -13,12 +13,12 @@ from muster import errors
 from muster.engines.base import Cluster, NodeState
 from muster.engines.slurm.commands import Commands
 from muster.engines.slurm.engine import SlurmEngine
-from muster.engines.slurm.options import SlurmOptions
 from muster.engines.slurm.parsing import NodeInfo
-from muster.engines.slurm.pool import SlurmPool
-from muster.engines.slurm.pool_script import make_pool_script, pool_name, ranges
 from muster.engines.slurm.script import allocation_of
 from muster.engines.slurm.sites import SlurmSites
+from muster.engines.slurm_pool.engine import SlurmPool
+from muster.engines.slurm_pool.options import PoolOptions
+from muster.engines.slurm_pool.script import make_pool_script, pool_name, ranges
 from muster.paths import NodePaths
 from muster.testing.slurm import FakeSlurm
 from muster.wire.node.agents import AgentConfig
@@ -151,7 +151,7 @@ def test_settings_of_pools_have_a_meaning_and_chains_have_none(bed: Bed):
 
 
 def test_the_script_can_be_read():
-    options = SlurmOptions.parse({"partition": "gpu", "time": 90, "account": "lab"})
+    options = PoolOptions.parse({"partition": "gpu", "time": 90, "account": "lab"})
     script = make_pool_script("small", Path("/ws/nodes"), [0, 1, 2, 7], options, NODES)
     assert "--array=0-2,7\n" in script and "--time=90\n" in script and "--account=lab\n" in script
     assert "--cpus-per-task=4\n" in script and "--gres=gpu:2\n" in script and "--no-requeue\n" in script

@@ -1,0 +1,1 @@
+"""Nodes that Slurm lends and that stay between runs."""
