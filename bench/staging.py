@@ -128,6 +128,8 @@ def listening(boards: Boards, address: str) -> Iterator[str]:
             pass
 
     server = ThreadingHTTPServer((address, 0), Handler)
+    # A node that is killed breaks its connection, as it should.
+    server.handle_error = lambda request, client: None  # type: ignore[method-assign]
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://{address}:{server.server_port}"
     server.shutdown()

@@ -102,6 +102,16 @@ def test_progress_says_how_much_how_fast_and_how_long() -> None:
     assert text == "copying input x: 0 B of 1.0 GiB, 1 of 1,200 files"
 
 
+def test_progress_says_how_much_comes_from_other_nodes() -> None:
+    now = [100.0]
+    rate = Rate("fetching input x", clock=lambda: now[0])
+    seen = ProgressReport("", 0, 1 << 30, 0, 1, 0)
+    rate.text(seen)
+    now[0] += 2
+    text = rate.text(replace(seen, done_bytes=256 << 20, peer_bytes=192 << 20, nodes=3))
+    assert "128.0 MiB/s (96.0 MiB/s from 3 other nodes, 32.0 MiB/s from the source), about 6 s left" in text
+
+
 def test_what_was_resumed_does_not_count_as_speed() -> None:
     now = [0.0]
     rate = Rate("x", clock=lambda: now[0])
