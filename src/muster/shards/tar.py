@@ -110,10 +110,19 @@ def _plain_members(path: Path, descriptor: int) -> Iterator[tuple[str, int, int]
 
 
 def header(name: str, size: int) -> bytes:
-    """The same bytes whenever and by whomever it is made."""
-    member = tarfile.TarInfo(name)
-    member.size = size
-    return member.tobuf(tarfile.USTAR_FORMAT)
+    """The same bytes whenever and by whomever it is made: those of Python's own writer, made faster."""
+    raw, length = name.encode(), b"%011o" % size
+    if len(raw) > 100 or len(length) > 11:
+        raise JobError(f"{name} with {size:,} bytes does not fit a shard.", "A part of a sample has at most 8 GiB.")
+    made = bytearray(_BLANK)
+    made[: len(raw)] = raw
+    made[124:135] = length
+    made[148:154] = b"%06o" % (_BLANK_SUM + sum(raw) + sum(length))
+    return bytes(made)
+
+
+_BLANK = tarfile.TarInfo("").tobuf(tarfile.USTAR_FORMAT)
+_BLANK_SUM = int(_BLANK[148:154], 8) - sum(_BLANK[124:135])
 
 
 def padded(data: bytes) -> bytes:

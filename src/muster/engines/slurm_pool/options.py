@@ -1,4 +1,4 @@
-"""What a pool on Slurm can be configured with: what a cluster on Slurm can, but for what only makes sense for one job."""
+"""What a pool on Slurm can be configured with: what a cluster on Slurm can, but for what only fits one job."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, default_collate, get_worker_info
 
 from muster.training.data.layouts.base import Sample
+from muster.training.data.parcels import packed_up, unpacked
 from muster.training.data.stream import Plan, Stream, as_it_is
 from muster.training.world import rest
 
@@ -26,7 +27,10 @@ class TorchBatches(IterableDataset[Any]):
 
 
 class TorchLoader:
-    """One loop over it is an epoch of its stream, or what is left of one."""
+    """One loop over it is an epoch of its stream, or what is left of one.
+
+    `decode` and `collate` run in the workers. Without both, a batch is a list of samples.
+    """
 
     def __init__(
         self,
@@ -40,7 +44,8 @@ class TorchLoader:
     ) -> None:
         self.stream = stream
         self._decode, self._workers = decode or as_it_is, workers
-        self._collate = collate or (default_collate if decode is not None else list)
+        self._plain = decode is None and collate is None
+        self._collate = collate or (default_collate if decode is not None else packed_up if workers else list)
         self._pin_memory, self._prefetch_factor = pin_memory, prefetch_factor
 
     def __len__(self) -> int:
@@ -59,4 +64,5 @@ class TorchLoader:
             # Of its own: the training's random numbers must not depend on how often a loader was started.
             generator=torch.Generator(),
         )
-        yield from self.stream.counted(loader)
+        parcels = self._plain and self._workers > 0
+        yield from self.stream.counted(map(unpacked, loader) if parcels else loader)

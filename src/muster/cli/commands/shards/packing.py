@@ -39,7 +39,7 @@ def pack(
     \b
     Examples:
       muster data pack ./images ./packed
-      muster data pack ./images ./small --per-shard 100 --seed 7 --workers 2
+      muster data pack ./images ./mixed --per-shard 100 --seed 7 --workers 2
     """
     progress = Progress("packing")
     request = Request(
