@@ -33,12 +33,17 @@ def drawing(curves: Sequence[Curve], title: str, paint: Paint, width: int, heigh
         f"{paint(f'{end:>9} ┤' if end else ' ' * 10 + '│', 'dim')}{canvas.line(row, paint)}"
         for row, end in enumerate(ends)
     ]
-    axis = f"{number(left)}{number(right):>{max(1, room - len(number(left)))}}"
+    axis = f"{_at(left)}{_at(right):>{max(1, room - len(_at(left)))}}"
     legend = "   ".join(
         paint(f"{_MARKS[index % len(_MARKS)]} {one.label}", _COLORS[index % len(_COLORS)])
         for index, one in enumerate(curves)
     )
     return [paint(title, "bold"), *lines, paint(f"{'':>11}{axis}", "dim"), legend]
+
+
+def _at(value: float) -> str:
+    """A step, which is whole, or a time, which may not be."""
+    return f"{int(value):,}" if float(value).is_integer() else number(value)
 
 
 def _scaled(value: float, log: bool) -> float:

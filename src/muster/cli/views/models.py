@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from pathlib import PurePosixPath
 
-from muster.cli.text import counted, moment, number, size
+from muster.cli.text import counted, moment, number, size, wrapped
 from muster.cli.views.columns import Column, fit
 from muster.wire.codec import Json
-from muster.wire.models import ModelDetails, ModelFormat, ModelView
+from muster.wire.models import ModelDetails, ModelFormat, ModelLineage, ModelView
 
+_NAME = 12
 _MOST_FILES = 20
 _MOST_METRICS = 20
 
@@ -45,7 +48,7 @@ def listing(models: Sequence[ModelView], now: float, room: int | None) -> list[s
     return fit(columns, rows, room)
 
 
-def description(details: ModelDetails, now: float, files: bool) -> Iterator[str]:
+def description(details: ModelDetails, now: float, files: bool, room: int | None = None) -> Iterator[str]:
     """Everything that there is to say about one version."""
     model, lineage = details.model, details.lineage
     said = {
@@ -60,8 +63,8 @@ def description(details: ModelDetails, now: float, files: bool) -> Iterator[str]
         "digest": model.digest or "",
         "lies at": model.address or (f"runs:/{model.run_id}/{model.path}" if model.run_id else model.path),
     }
-    yield from (f"{key:<12} {value}" for key, value in said.items() if value)
-    yield from (f"{'format':<12} {_format(item)}" for item in model.formats)
+    yield from _named(said.items(), room)
+    yield from _named((("format", _format(item)) for item in model.formats), room)
     origin = {
         "run": lineage.run_id or "",
         "experiment": lineage.experiment or "",
@@ -70,16 +73,32 @@ def description(details: ModelDetails, now: float, files: bool) -> Iterator[str]
         "environment": lineage.environment or "",
         "inputs": _pairs({name: _input(item) for name, item in lineage.inputs.items()}),
         "params": _pairs(lineage.params),
-        "metrics": _pairs({name: _value(value) for name, value in list(lineage.metrics.items())[:_MOST_METRICS]}),
+        "metrics": _pairs(dict(islice(_metrics(lineage).items(), _MOST_METRICS))),
     }
-    yield from (f"{key:<12} {value}" for key, value in origin.items() if value)
+    yield from _named(origin.items(), room)
     if files:
-        yield from ("", f"{'BYTES':>15}  {'SHA256':<64}  FILE")
-        yield from (f"{item.size:>15,}  {item.sha256 or 'not known':<64}  {item.path or '.'}" for item in details.files)
+        columns = [Column("BYTES"), Column("SHA256", 12), Column("FILE", 20)]
+        own = PurePosixPath(model.path).name
+        rows = [(f"{item.size:,}", item.sha256 or "not known", item.path or own or ".") for item in details.files]
+        yield from ("", *fit(columns, rows, room))
     elif len(details.files) > 1:
         shown = [item.path for item in details.files[:_MOST_FILES]]
         more = len(details.files) - len(shown)
-        yield f"{'files':<12} {', '.join(shown)}{f' and {more:,} more (--files)' if more else ''}"
+        yield from _named([("files", f"{', '.join(shown)}{f' and {more:,} more (--files)' if more else ''}")], room)
+
+
+def _named(items: Iterable[tuple[str, str]], room: int | None) -> Iterator[str]:
+    """A line for each value, or several below each other."""
+    for name, value in items:
+        if value:
+            first, *rest = wrapped(value, room, _NAME + 1)
+            yield f"{name:<{_NAME}} {first}"
+            yield from (f"{'':<{_NAME}} {line}" for line in rest)
+
+
+def _metrics(lineage: ModelLineage) -> dict[str, str]:
+    """What the script logged; figures of the machine say nothing of the model."""
+    return {name: _value(item) for name, item in lineage.metrics.items() if not name.startswith("node/")}
 
 
 def amount(model: ModelView) -> str:
@@ -107,7 +126,7 @@ def differences(one: ModelDetails, other: ModelDetails) -> list[DifferingModel]:
         ("stage", one.model.stage, other.model.stage),
         ("aliases", ", ".join(one.model.aliases), ", ".join(other.model.aliases)),
         *_both("tag", one.model.tags, other.model.tags),
-        *_both("metric", *({name: _value(item) for name, item in side.metrics.items()} for side in (left, right))),
+        *_both("metric", _metrics(left), _metrics(right)),
     ]
     return [DifferingModel(what, a or "-", b or "-") for what, a, b in rows if a != b]
 

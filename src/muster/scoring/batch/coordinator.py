@@ -88,8 +88,8 @@ class Coordinator:
         items, failed = self._spool.items, self._spool.failed_items
         rate = (items - first) / max(took_s, 1e-9)
         print(
-            "scored {:,} items in {:,} mini-batches, {:,} failed, {:,.1f} items/s".format(
-                items, self._spool.done, failed, rate
+            "scored {:,} items in {:,} mini-batch{}, {:,} failed, {:,.1f} items/s".format(
+                items, self._spool.done, "" if self._spool.done == 1 else "es", failed, rate
             )
         )
         self._run.log("items", items)

@@ -70,3 +70,9 @@ def test_pictures_are_written_by_their_names(tmp_path: Path) -> None:
         assert (tmp_path / name).read_bytes().startswith(beginning)
     with pytest.raises(UserError, match="has to end in"):
         picture.require(tmp_path / "a.txt")
+
+
+def test_steps_on_the_axis_are_whole_numbers() -> None:
+    axis = drawing([Curve("a", [0.0, 8349.0], [1.0, 2.0])], "loss", PLAIN, 80, 10)[-2]
+    assert axis.split() == ["0", "8,349"]
+    assert drawing([Curve("a", [0.5, 2.25], [1.0, 2.0])], "loss", PLAIN, 80, 10)[-2].split() == ["0.5", "2.25"]

@@ -121,7 +121,7 @@ def show(
       muster model show resnet50@champion --files
     """
     found = Models(connect_to_read().calls).details(model)
-    print_result(found, views.description(found, time.time(), files), as_json)
+    print_result(found, views.description(found, time.time(), files, columns(sys.stdout)), as_json)
 
 
 def download(

@@ -81,7 +81,8 @@ def serve(
         find("planning.dry_run:show_plan")(loaded, as_json)
         return
     client, view = begin(loaded)
-    if not as_json:
+    if detach and not as_json:
+        # Whoever follows the run reads it in a notice.
         say(f"`muster forward {view.id} {SERVICE}` reaches it from here; `muster cancel {view.id}` ends it")
     raise typer.Exit(follow(client, view, detach=detach, quiet=False, as_json=as_json))
 
