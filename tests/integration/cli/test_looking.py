@@ -91,6 +91,8 @@ def test_runs_are_listed_newest_first_and_filtered(cli: Any) -> None:
     assert experiments("-n", "1") == ["two"]
     assert experiments("--status", "completed") == ["one"]
     assert experiments("--experiment", "one") == ["one"]
+    assert experiments("--sort", "experiment") == ["one", "two"]
+    assert experiments("--sort", "-experiment", "-n", "1") == ["two"]
     assert cli("wait", "@latest").returncode == 1
 
 

@@ -38,6 +38,7 @@ from muster.wire import states
 from muster.wire.runs import RunView
 from muster.wire.states import RunStatus
 from muster.wire.stream import LogQuery, RunEnded
+from muster.wire.tracking import SummaryQuery
 
 
 def show(run: Run, as_json: Json = False) -> None:
@@ -54,7 +55,9 @@ def show(run: Run, as_json: Json = False) -> None:
         print_json(view)
         return
     origin = read(client, view.id, [file.path for file in view.files])
-    print_lines(everything(view, Paint.of(sys.stdout), time.time(), terminal_columns(sys.stdout), origin))
+    logged = client.summaries(SummaryQuery(run=(view.id,)), 1)[0].metrics if view.metrics else {}
+    room = terminal_columns(sys.stdout)
+    print_lines(everything(view, Paint.of(sys.stdout), time.time(), room, origin, logged))
 
 
 def wait(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
+from typing import get_args
 
 from muster.cli.console import Paint
 from muster.cli.text import age, duration, moment, number
@@ -16,6 +17,7 @@ from muster.errors import UserError
 from muster.wire import states
 from muster.wire.codec import Json
 from muster.wire.runs import Between, Progress, RunView
+from muster.wire.tracking import RunColumn, SummaryQuery, SummaryValue
 
 Cell = Callable[[RunView, float], str]
 
@@ -44,6 +46,8 @@ _COLUMNS: Mapping[str, tuple[Column, Cell]] = {
 _QUEUE = ("job", "partition", "account", "reason", "starts")
 WIDE = ("run", "name", "status", "experiment", "ranks", "created", "duration", "user", "compute", *_QUEUE, "why")
 _USUAL = ("run", "name", "status", "experiment", "ranks", "created", "duration", "progress", "why")
+_SUMMARIES: Mapping[str, SummaryValue] = {"best": "best", "min": "least", "max": "greatest"}
+_SERVER_NAMES = {"user": "person", "compute": "cluster"}
 _ORDERS: Mapping[str, Callable[[RunView, float], float | str | None]] = {
     "created": lambda view, now: view.created_at,
     "started": lambda view, now: view.started_at,
@@ -89,6 +93,31 @@ def unknown_columns(names: Sequence[str], views: Sequence[RunView]) -> str:
         f"Columns: {', '.join(_COLUMNS)}; metrics: {', '.join(sorted(metrics)[:12]) or 'none'}; tag.NAME; input.NAME."
     )
     return f"none of these runs has a {missing[0]!r}. " + (f"Did you mean {near[0]!r}? " if near else "") + known
+
+
+def summary_of(name: str) -> tuple[SummaryValue, str]:
+    """`best.loss`, `min.loss` and `max.loss` are those of the metric; any other name is a metric's last value."""
+    kind, dot, metric = name.partition(".")
+    return (_SUMMARIES[kind], metric) if dot and metric and kind in _SUMMARIES else ("last", name)
+
+
+def summary_columns(names: Iterable[str]) -> dict[str, tuple[SummaryValue, str]]:
+    """The columns among these that show another value of a metric than its last."""
+    return {name: found for name in names if name not in _COLUMNS and (found := summary_of(name))[0] != "last"}
+
+
+def server_order(sort: str) -> SummaryQuery | None:
+    """How the server is asked for runs in this order; None: it knows no such order."""
+    name, ascending = sort.removeprefix("-"), not sort.startswith("-")
+    column: RunColumn | None = next(
+        (item for item in get_args(RunColumn) if item == _SERVER_NAMES.get(name, name)), None
+    )
+    if column is not None:
+        return SummaryQuery(sort=column, ascending=ascending)
+    if name in _COLUMNS or name.startswith(("tag.", "input.")):
+        return None
+    by, metric = summary_of(name)
+    return SummaryQuery(metric=metric, by=by, ascending=ascending)
 
 
 def in_order(views: Sequence[RunView], sort: str, now: float) -> list[RunView]:
@@ -138,7 +167,7 @@ def progress_left(view: RunView, now: float) -> str:
     text = progress_text(view.progress) or ""
     if not text or view.ends_between is None or view.status != states.RUNNING or silence(view.moved_at, now):
         return text
-    low, high = (duration(max(0.0, moment - now)) for moment in (view.ends_between.low_at, view.ends_between.high_at))
+    low, high = (age(max(0.0, end - now)) for end in (view.ends_between.low_at, view.ends_between.high_at))
     return f"{text}, {high} left" if low == high else f"{text}, {low} to {high} left"
 
 

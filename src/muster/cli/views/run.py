@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
 from shlex import quote
 
 from muster.cli.console import Paint
 from muster.cli.text import ago, counted, date, duration, moment, number, shorten, size, table, wrapped
+from muster.cli.views.columns import Column, fit
 from muster.cli.views.listing import between, command_text, first_line, input_text, progress_text, run_time
 from muster.cli.views.metrics import loss, throughput
 from muster.cli.views.movement import silence
@@ -16,9 +17,9 @@ from muster.cli.views.queue_job import queue_job
 from muster.cli.views.queue_job import rows as queue_rows
 from muster.client.provenance import DIFFERENCE, Provenance
 from muster.wire import states, verdicts
-from muster.wire.codec import Json
 from muster.wire.environments import EnvironmentBrief
 from muster.wire.runs import AttemptView, RankView, RunView
+from muster.wire.tracking import RunMetric
 from muster.wire.verdicts import RankExit, Verdict, VerdictEvidence
 
 MAX_FILES = 12
@@ -75,9 +76,14 @@ def explanation(given: Verdict, paint: Paint, room: int | None = None) -> list[s
 
 
 def everything(
-    view: RunView, paint: Paint, now: float, room: int | None = None, origin: Provenance | None = None
+    view: RunView,
+    paint: Paint,
+    now: float,
+    room: int | None = None,
+    origin: Provenance | None = None,
+    logged: Mapping[str, RunMetric] | None = None,
 ) -> list[str]:
-    """Everything about one run, in lines of at most so many characters."""
+    """Everything about one run, in lines of at most so many characters; `logged`: its metrics in summary."""
     silent = silence(view.moved_at, now)
     lines = [headline(view, paint, now)]
     rows = [
@@ -110,7 +116,7 @@ def everything(
     for attempt in view.attempts:
         lines += _attempt(attempt, paint, now, only=len(view.attempts) == 1)
     lines += _checkpoints(view, paint, now)
-    lines += _metrics(view, paint)
+    lines += _metrics(view, paint, logged or {}, room)
     return lines + _files(view, paint)
 
 
@@ -169,7 +175,7 @@ def _figures(view: RunView) -> list[tuple[str, str | None]]:
     ]
 
 
-def _logged(metrics: Mapping[str, Json]) -> bool:
+def _logged(metrics: Iterable[str]) -> bool:
     """Whether the script logged something; figures of nodes are there always."""
     return any(not name.startswith("node/") for name in metrics)
 
@@ -250,11 +256,25 @@ def _signal(given: int) -> str:
         return f"signal {given}"
 
 
-def _metrics(view: RunView, paint: Paint) -> list[str]:
+def _metrics(view: RunView, paint: Paint, logged: Mapping[str, RunMetric], room: int | None) -> list[str]:
+    """Each metric with its last value; what a script logged more than once with the best, least and greatest too."""
     if not view.metrics:
         return []
-    rows = [(name, shorten(number(value), 60)) for name, value in view.metrics.items()]
-    return ["", paint("metrics", "bold"), *_labelled(rows, paint)]
+    several = {
+        name: item for name, item in logged.items() if item.count > 1 and item.best is not None and _logged([name])
+    }
+    rows = [(name, shorten(number(value), 60)) for name, value in view.metrics.items() if name not in several]
+    lines = ["", paint("metrics", "bold"), *(_labelled(rows, paint) if rows else [])]
+    titles = [Column("METRIC", 8), Column("LAST"), Column("BEST")]
+    titles += [Column("LEAST", leaves=2), Column("GREATEST", leaves=2), Column("POINTS", leaves=1)]
+    cells = [
+        (name, number(item.last), number(item.best), number(item.least), number(item.greatest), f"{item.count:,}")
+        for name, item in several.items()
+    ]
+    if cells:
+        head, *found = fit(titles, cells, None if room is None else room - 2)
+        lines[2:2] = [f"  {paint(head, 'dim')}", *(f"  {line}" for line in found)]
+    return lines
 
 
 def _files(view: RunView, paint: Paint) -> list[str]:

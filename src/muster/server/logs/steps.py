@@ -48,8 +48,7 @@ class PrintedSteps:
             for chunk in chunks:
                 key = (chunk.run, chunk.attempt, chunk.stream)
                 # The last one that grew stays longest.
-                followed = self._streams.pop(key, None)
-                followed = self._streams[key] = _Followed() if followed is None else followed
+                followed = self._streams[key] = self._streams.pop(key, _Followed())
                 _read(followed, bytes(chunk.data[-_LOOKED_AT:]))
             while len(self._streams) > _MOST_STREAMS:
                 del self._streams[next(iter(self._streams))]

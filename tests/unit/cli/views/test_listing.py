@@ -9,9 +9,17 @@ from tests.sites.screens import golden
 
 from muster.cli.console import Paint
 from muster.cli.views.columns import Column, cut, fit
-from muster.cli.views.listing import in_order, listing, parse_columns, unknown_columns
+from muster.cli.views.listing import (
+    in_order,
+    listing,
+    parse_columns,
+    server_order,
+    summary_columns,
+    unknown_columns,
+)
 from muster.cli.views.run import everything, summary
 from muster.errors import UserError
+from muster.wire.tracking import RunMetric, SummaryQuery
 
 PLAIN = Paint(color=False)
 SCREENS = Path(__file__).parent / "screens"
@@ -114,6 +122,52 @@ def test_runs_are_sorted_by_a_metric_and_those_without_it_come_last(views: list[
     views[0] = views[0].__class__(**{**vars(views[0]), "metrics": {"loss": 0.5}})
     assert [view.metrics.get("loss") for view in in_order(views, "loss", now)] == [0.5, 0.75, "NaN", None]
     assert [view.metrics.get("loss") for view in in_order(views, "-loss", now)] == [0.75, 0.5, "NaN", None]
+
+
+@pytest.mark.parametrize(
+    ("sort", "asked"),
+    [
+        ("loss", SummaryQuery(metric="loss", by="last", ascending=True)),
+        ("-val/acc", SummaryQuery(metric="val/acc", by="last", ascending=False)),
+        ("best.loss", SummaryQuery(metric="loss", by="best", ascending=True)),
+        ("-max.train.acc", SummaryQuery(metric="train.acc", by="greatest", ascending=False)),
+        ("duration", SummaryQuery(sort="duration", ascending=True)),
+        ("-user", SummaryQuery(sort="person", ascending=False)),
+        ("ranks", None),
+        ("tag.team", None),
+    ],
+)
+def test_the_server_is_asked_for_the_order(sort: str, asked: SummaryQuery | None) -> None:
+    assert server_order(sort) == asked
+
+
+def test_columns_of_other_values_than_the_last() -> None:
+    assert summary_columns(["run", "loss", "best.loss", "min.val.loss", "best."]) == {
+        "best.loss": ("best", "loss"),
+        "min.val.loss": ("least", "val.loss"),
+    }
+
+
+def test_what_runs_shows_how_far_it_is_and_how_long_it_takes_unless_it_stands_still(run_view: View, now: float) -> None:
+    known = {"status": "Running", "ended_at": None, "progress": {"done": 40, "total": 100, "unit": "steps"}}
+    known |= {"ends_between": {"low_at": now + 300, "high_at": now + 420}}
+    moving, still = (run_view(**known, moved_at=now - silent_s) for silent_s in (1, 500))
+    head, line = listing([moving], PLAIN, now, 120)
+    assert "PROGRESS" in head and "40 of 100 steps, 5m to 7m left" in line
+    assert "left" not in listing([still], PLAIN, now, 120)[1]
+    assert "PROGRESS" not in listing([run_view()], PLAIN, now, 120)[0]
+
+
+def test_a_run_is_shown_with_the_best_of_what_it_logged_more_than_once(run_view: View, now: float) -> None:
+    view = run_view(metrics={"loss": 0.5, "once": 1, "node/cpu_percent": 3})
+    logged = {
+        "loss": RunMetric(0.5, 0.25, 0.25, 2.0, 3, 2.0, now),
+        "once": RunMetric(1, 1.0, 1.0, 1.0, 1, None, now),
+        "node/cpu_percent": RunMetric(3, 9.0, 1.0, 9.0, 30, None, now),
+    }
+    lines = [line.split() for line in everything(view, PLAIN, now, 80, None, logged)]
+    assert ["METRIC", "LAST", "BEST", "LEAST", "GREATEST", "POINTS"] in lines
+    assert ["loss", "0.5", "0.25", "0.25", "2", "3"] in lines and ["once", "1"] in lines
 
 
 def test_columns_leave_before_a_line_wraps_and_the_last_one_is_cut_first() -> None:

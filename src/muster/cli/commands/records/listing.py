@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Annotated
 
@@ -14,12 +14,24 @@ import typer
 from muster.cli.console import Paint, columns, print_lines, say
 from muster.cli.options import Json, complete_tags, option, print_json, switch
 from muster.cli.text import parse_duration
-from muster.cli.views.listing import in_order, listing, parse_columns, unknown_columns, wide
+from muster.cli.views.listing import (
+    in_order,
+    listing,
+    parse_columns,
+    server_order,
+    summary_columns,
+    unknown_columns,
+    wide,
+)
 from muster.client.connect import NothingKept, connect_to_read
 from muster.errors import UserError
 from muster.wire import states
 from muster.wire.runs import RunView
 from muster.wire.states import RunStatus
+from muster.wire.tracking import SummaryQuery
+
+_ONE_BY_ONE = 200
+"""Of more runs than these, all are read at once and sorted here."""
 
 
 def ps(
@@ -46,7 +58,7 @@ def ps(
 
     On a terminal the table fits its width; in a pipe nothing is cut. Columns are run, name, status, experiment, ranks,
     created, started, ended, duration, user, compute, job, partition, account, reason, starts, tags, progress, command
-    and why; tag.NAME, input.NAME, and any metric by its name.
+    and why; tag.NAME, input.NAME, and any metric by its name: its last value; best.NAME, min.NAME, max.NAME.
 
     \b
     Examples:
@@ -54,15 +66,16 @@ def ps(
       muster ps --status Running
       muster ps --wide
       muster ps --since 1d --sort loss -n 5
+      muster ps --sort best.loss --columns run,status,loss,best.loss
       muster ps --tag team=vision --columns run,status,duration,tag.team
       muster ps --experiment imagenet --all --json
     """
     wanted = _Wanted(experiment, _state(status), _since(since), tuple(tag or ()))
     names = parse_columns(shown)
     now = time.time()
-    # What is sorted has to be known whole.
-    found, total = _load(wanted, None if everything or sort else limit)
-    views = in_order(found, sort, now)[: None if everything else limit] if sort else found
+    views, total = _load(wanted, None if everything else limit, sort, now)
+    if not as_json:
+        views = _with_summaries(views, names)
     if text := unknown_columns(names, views):
         raise UserError(f"--columns: {text}")
     if as_json:
@@ -89,23 +102,49 @@ class _Wanted:
     tags: Sequence[str]
 
 
-def _load(wanted: _Wanted, most: int | None) -> tuple[list[RunView], int]:
-    """Runs, and how many there are in all; says why where there are none."""
+def _load(wanted: _Wanted, most: int | None, sort: str | None, now: float) -> tuple[list[RunView], int]:
+    """Runs in their order, and how many there are in all; says why where there are none."""
     try:
         client = connect_to_read()
     except NothingKept as error:
         say(f"no runs: {error.message}")
         return [], 0
     experiment, status, since, tags = wanted.experiment, wanted.status, wanted.since, wanted.tags
-    if most is not None:
-        found, total = client.some_runs(most, experiment, status, since=since, tags=tags)
+    order = server_order(sort) if sort and most is not None and most <= _ONE_BY_ONE else None
+    if most is not None and (order is not None or not sort):
+        found, total = client.some_runs(1 if order else most, experiment, status, since=since, tags=tags)
     else:
         found = client.runs(None, experiment, status, since=since, tags=tags)
         total = len(found)
+    if order is not None:
+        states_ = (status,) if status else ()
+        asked = replace(order, experiment=experiment, status=states_, since=since, tag=tuple(tags), name=("-",))
+        found = [client.run(item.id) for item in client.summaries(asked, most)]
+    elif sort:
+        found = in_order(found, sort, now)[:most]
     if not found:
         is_filtered = wanted != _Wanted(None, None, None, ())
         say("no runs" + (" like that" if is_filtered else " yet; `muster run train.py` starts one"))
     return found, total
+
+
+def _with_summaries(views: Sequence[RunView], names: Sequence[str]) -> list[RunView]:
+    """The runs with the best, least and greatest values that columns ask for, beside the last ones."""
+    wanted = summary_columns(names)
+    if not wanted or not views:
+        return list(views)
+    metrics = tuple(sorted({metric for _, metric in wanted.values()}))
+    found = connect_to_read().summaries(SummaryQuery(run=tuple(view.id for view in views), name=metrics), len(views))
+    known = {item.id: item.metrics for item in found}
+    more = {
+        view.id: {
+            name: getattr(known[view.id][metric], by)
+            for name, (by, metric) in wanted.items()
+            if metric in known.get(view.id, {})
+        }
+        for view in views
+    }
+    return [replace(view, metrics={**view.metrics, **more[view.id]}) for view in views]
 
 
 def _state(text: str | None) -> RunStatus | None:
