@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from tests.unit.server.conftest import Server
-
 from muster.environments.resolve import Resolved
 from muster.server.environments import records
 from muster.wire.environments import BuiltEnvironment, EnvironmentBrief
 from muster.wire.node.containers import Build, ImageSource
 from muster.wire.node.recipes import Recipe
+from tests.unit.server.conftest import Server
 
 SIX = Recipe("six", ("six",), options=("--index-url https://u:p@host/simple",))
 LOCK = ("six==1.17",)
