@@ -53,12 +53,12 @@ PICTURES = {
     ),
     "locked": Picture(
         "synthetic_gradients",
-        "--locked --steps 10 --delay-s 0.02",
+        "--locked --steps 10 --delay-s 0.05",
         2,
-        "Backpropagation over a network with a delay of 20 ms",
+        "Backpropagation over a network with a delay of 50 ms",
     ),
     "synthetic-gradients": Picture(
-        "synthetic_gradients", "--steps 10 --delay-s 0.02 --lag 8", 2, "The same with synthetic gradients"
+        "synthetic_gradients", "--steps 10 --delay-s 0.05 --lag 10", 2, "The same with synthetic gradients"
     ),
 }
 

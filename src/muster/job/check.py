@@ -14,7 +14,6 @@ from muster.job.parts import EnvironmentSpec, Input
 from muster.job.references import references
 from muster.job.refusal import Problem, show
 from muster.job.spec import JobSpec
-from muster.wire.models import MODEL_TYPES
 
 _PATH_HINT = "Correct the path; it is relative to the job file."
 _PYTHON = re.compile(r"python[0-9.]*")
@@ -49,11 +48,7 @@ def no_effect_notices(spec: JobSpec) -> list[str]:
         may_be_container = bool(environment.image or environment.build or environment.is_a_name)
     else:
         may_be_container = environment is not None
-    notices = [
-        f"outputs.{name}.name registers models alone; `muster data create` makes a data asset of a run's files"
-        for name, output in spec.outputs.items()
-        if output.name is not None and output.type not in MODEL_TYPES
-    ]
+    notices = []
     if spec.resources.docker_args and not may_be_container:
         notices.append("resources.docker_args is for jobs in containers; this one runs without, and it is ignored")
     return notices
