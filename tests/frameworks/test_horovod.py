@@ -22,9 +22,9 @@ def made(name: str) -> Environment:
     return environment
 
 
-def calls(environment: Environment, script: str, folder: Path, *options: str, ranks: int = 2) -> str:
+def calls(environment: Environment, script: str, folder: Path, *options: str) -> str:
     """Run a script of calls by the environment's own mpirun; returns what it printed."""
-    mpirun = [environment.folder / "bin" / "mpirun", "--allow-run-as-root", "--oversubscribe", "-n", ranks]
+    mpirun = [environment.folder / "bin" / "mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2"]
     command = [str(part) for part in (*mpirun, environment.python, SCRIPTS / script, *options)]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
@@ -32,12 +32,11 @@ def calls(environment: Environment, script: str, folder: Path, *options: str, ra
 
 
 @pytest.mark.timeout(2 * TIMEOUT_S)
-@pytest.mark.parametrize("ranks", [2, 4])
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_the_layer_gives_what_horovod_gives(framework: str, ranks: int, tmp_path: Path) -> None:
+def test_the_layer_gives_what_horovod_gives(framework: str, tmp_path: Path) -> None:
     real, layer = made(f"horovod-{framework}"), made("horovod-compat")
-    calls(real, f"{framework}_calls.py", tmp_path, "real.json", ranks=ranks)
-    calls(layer, f"{framework}_calls.py", tmp_path, "found.json", "--compat", ranks=ranks)
+    calls(real, f"{framework}_calls.py", tmp_path, "real.json")
+    calls(layer, f"{framework}_calls.py", tmp_path, "found.json", "--compat")
     assert not differences(read(tmp_path / "real.json"), read(tmp_path / "found.json"))
 
 

@@ -10,6 +10,8 @@ BAND = 1e-5
 """By so much, relative to values above one, results may differ: sums in another order."""
 COARSE_BAND = 2e-3
 """The same in 16 bits."""
+COARSE = ("compressed", "fp16", "half")
+"""Words in the names of calls in 16 bits."""
 
 
 def differences(real: dict[str, Any], found: dict[str, Any]) -> list[str]:
@@ -18,7 +20,7 @@ def differences(real: dict[str, Any], found: dict[str, Any]) -> list[str]:
     return missing + [
         f"{name}: {real[name]} with Horovod, {found[name]} without"
         for name in real.keys() & found.keys()
-        if not alike(real[name], found[name], COARSE_BAND if "compressed" in name or "fp16" in name else BAND)
+        if not alike(real[name], found[name], COARSE_BAND if any(word in name for word in COARSE) else BAND)
     ]
 
 

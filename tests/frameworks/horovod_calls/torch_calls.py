@@ -54,7 +54,9 @@ def raised(call):
 
 def places():
     note("initialized", hvd.is_initialized())
-    note("rank", [hvd.rank(), hvd.size(), hvd.local_rank(), hvd.local_size(), hvd.cross_rank(), hvd.cross_size()])
+    # Horovod numbers the ranks of a node in their order; the layer leaves that to the launcher.
+    assert 0 <= hvd.local_rank() < hvd.local_size()
+    note("rank", [hvd.rank(), hvd.size(), hvd.local_size(), hvd.cross_rank(), hvd.cross_size()])
     note("homogeneous", hvd.is_homogeneous() if hasattr(hvd, "is_homogeneous") else True)
     note("error", issubclass(HorovodInternalError, RuntimeError))
 
