@@ -199,6 +199,7 @@ def test_modules_are_named_by_what_they_hold() -> None:
         *((name, set()) for name in ("version", "errors", "defaults", "wire", "host", "paths", "runtime", "scoring")),
         ("agent", {"psutil"}),
         ("training", {"torch"}),
+        ("rankfiles", {"fsspec"}),
         *((f"engines.ray.{name}", set()) for name in ("cluster", "leash", "node_tasks")),
     ],
 )
