@@ -203,6 +203,7 @@ def test_modules_are_named_by_what_they_hold() -> None:
         ),
         ("agent", {"psutil"}),
         ("training", {"torch", "numpy", "fsspec", "pyarrow", "tensorflow"}),
+        ("rankfiles", {"fsspec"}),
         *((f"engines.ray.{name}", set()) for name in ("cluster", "leash", "node_tasks")),
     ],
 )

@@ -89,7 +89,7 @@ RULES: Mapping[Action, Rule] = {
         "all", "all", "own",
     ),
     Action.READ_CODE: Rule("download the code of a run", "all", "all"),
-    Action.READ_DATA: Rule("read files of datastores and data assets", "all", "all"),
+    Action.READ_DATA: Rule("read files of datastores and data assets", "all", "all", "own"),
     Action.SUBMIT: Rule("submit a job, see its plan", "no", "all"),
     Action.SEND_CODE: Rule("send code for a job", "no", "all"),
     Action.CHANGE_RUN: Rule("change a run's name, tags and description", "no", "own", "own"),

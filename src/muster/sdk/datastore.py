@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from muster.client.storage import Storage
+from muster.client.transfer.copying import send_files
+from muster.client.transfer.places import parse_place
 from muster.errors import JobError, NotFound
 from muster.sdk.connected import Connected
 from muster.sdk.notices import tell
@@ -164,12 +166,12 @@ class Datastore:
         """Copy files into the datastore; existing ones stay unless `overwrite`."""
         target = self.path(target_path or "")
         there = {entry.path for entry in target._files()} if not overwrite else set()
-        for name in files:
-            file = Path(name)
-            inner = file.relative_to(relative_root).as_posix() if relative_root else file.name
-            if inner not in there:
-                folder = "/".join(part for part in (target.path_on_datastore, *inner.split("/")[:-1]) if part)
-                self._storage.upload(file, self.name, folder)
+        named = {
+            Path(name).relative_to(relative_root).as_posix() if relative_root else Path(name).name: Path(name)
+            for name in files
+        }
+        wanted = {inner: file for inner, file in named.items() if inner not in there}
+        send_files(self._storage, parse_place(target.address), wanted)
         return target
 
     def download(

@@ -305,6 +305,7 @@ def test_datastores_are_registered_with_the_arguments_of_v1(server: RestServer, 
             "options": {"account": "a", "container": "c"},
             "credential": {"account_key": "a2V5"},
             "description": None,
+            "create": False,
         }
     ]
     data = Dataset.File.from_files((store, "images/**")).as_named_input("images").as_download()

@@ -8,7 +8,10 @@ import muster.agent
 from muster.host.files import write_file
 
 _PACKAGE = Path(muster.agent.__file__).parents[1]
-_PARTS = ("__init__.py", "run.py", "errors.py", "runtime", "scoring", "horovod_compat")
+_PARTS = ("__init__.py", "run.py", "errors.py", "runtime", "scoring", "rankfiles", "horovod_compat")
+_ENTRY_POINTS = "[fsspec.specs]\nazureml = muster.rankfiles:AzureMLFileSystem\n"
+_METADATA = "Metadata-Version: 2.1\nName: muster-ranks\nVersion: 1\n"
+"""By these fsspec finds what it does not bring itself, though Muster is not installed there."""
 _KEEPER_PARTS = (
     "__init__.py",
     "errors.py",
@@ -47,6 +50,8 @@ def install(folder: Path) -> None:
     _copy_parts(_KEEPER_PARTS, keeper_folder(folder))
     _copy_parts(_PARTS, folder)
     _copy(_PACKAGE / "runtime" / "hook.py", folder / "sitecustomize.py")
+    for name, text in (("METADATA", _METADATA), ("entry_points.txt", _ENTRY_POINTS)):
+        _write(text.encode(), folder / "muster_ranks-1.dist-info" / name)
 
 
 def keeper_folder(runtime: Path) -> Path:
@@ -63,7 +68,10 @@ def _copy_parts(parts: tuple[str, ...], target: Path) -> None:
 
 
 def _copy(source: Path, target: Path) -> None:
-    content = source.read_bytes()
+    _write(source.read_bytes(), target)
+
+
+def _write(content: bytes, target: Path) -> None:
     if target.exists() and target.read_bytes() == content:
         return
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,7 @@ from typing import TypeVar
 from muster.client.calls import API
 from muster.client.storage import Storage
 from muster.client.transfer.places import Place
-from muster.errors import AccessDenied, DiskFull, MusterError, UserError
+from muster.errors import AccessDenied, DiskFull, UserError
 from muster.storage.connectors.base import BLOCK_BYTES, AccessRefused, Source, TransferError
 from muster.storage.connectors.credentials import FreshTokens, Keys
 from muster.storage.connectors.http import Http
@@ -103,19 +103,21 @@ def explained() -> Iterator[None]:
     try:
         yield
     except AccessRefused as error:
-        hint = (
-            "Is the credential right, not expired, and wide enough? `muster datastore test NAME` says what it may do."
-        )
-        raise AccessDenied(error.message, hint) from error
+        raise AccessDenied(error.message, error.next) from error
     except TransferError as error:
+        again = "" if error.final else "Type the command again: it goes on where it stopped."
         if error.code == "disk_full":
-            raise DiskFull(error.message, "Free some space there, and type the command again: it goes on.") from error
-        raise UserError(error.message, "Type the command again: it goes on where it stopped.", "storage") from error
+            raise DiskFull(error.message, error.next or f"Free some space there. {again}") from error
+        raise UserError(error.message, error.next or again, "storage") from error
     except OSError as error:
-        if isinstance(error, MusterError):
-            raise
         named = f"{error.filename}: " if error.filename else ""
         raise UserError(f"{named}{error.strerror or error}.") from error
+    except Exception as error:
+        # Libraries of clouds have errors of their own, such as NoCredentialsError.
+        if type(error).__module__.partition(".")[0] in ("muster", "builtins"):
+            raise
+        hint = "Credentials for an address come from this machine's environment; a datastore holds its own."
+        raise UserError(f"{type(error).__name__}: {error}", hint, "storage") from error
 
 
 def _is_ours(opened: OpenedAccess, path: str, scope: Scope) -> bool:

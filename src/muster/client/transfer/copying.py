@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -241,21 +241,36 @@ def _fetch(prepared: Prepared, watch: Watch) -> None:
 
 
 def _send(prepared: Prepared, copies: Sequence[Copy], source: Source, watch: Watch) -> None:
-    """Files of this machine to where they go, several at once."""
     assert isinstance(source, Folder)
+    files = [(copy.name, source.path_of(copy.entry.path), copy.entry.size) for copy in copies]
+    _send_files(prepared.sink, prepared.folder, files, watch.add)
 
-    def one(copy: Copy) -> None:
-        path = source.path_of(copy.entry.path)
+
+def send_files(storage: Storage, place: Place, files: Mapping[str, Path]) -> None:
+    """Files of this machine into a folder of a datastore, by the names that they get there; what is there goes."""
+    with explained():
+        folder = OpenFolder(storage, place, "write")
+        sized = [(name, path, path.stat().st_size) for name, path in files.items()]
+        _send_files(folder.connector, folder, sized, lambda _: None)
+
+
+def _send_files(
+    sink: Sink, folder: OpenFolder | None, files: Sequence[tuple[str, Path, int]], moved: Callable[[int], None]
+) -> None:
+    """Files to where they go, several at once."""
+
+    def one(file: tuple[str, Path, int]) -> None:
+        name, path, size = file
         found = measure(path)
-        if found.size != copy.entry.size:
+        if found.size != size:
             raise SourceChanged(str(path))
-        prepared.sink.put(copy.name, path, found.size, found.sha256, watch.add)
+        sink.put(name, path, found.size, found.sha256, moved)
 
-    for batch in batches(copies):
-        if prepared.folder is not None:
-            prepared.folder.announce([copy.name for copy in batch])
+    for batch in batches(files):
+        if folder is not None:
+            folder.announce([name for name, _, _ in batch])
         for is_small, at_once in ((True, _SMALL_AT_ONCE), (False, _LARGE_AT_ONCE)):
-            each([copy for copy in batch if (copy.entry.size <= _SMALL_BYTES) == is_small], one, at_once)
+            each([file for file in batch if (file[2] <= _SMALL_BYTES) == is_small], one, at_once)
 
 
 def _through_here(prepared: Prepared, watch: Watch) -> None:

@@ -9,10 +9,15 @@ from sqlalchemy import Connection
 
 from muster import errors
 from muster.control.access import GRANT, Caller
+from muster.job import rules
+from muster.job.parts import Input, Output
+from muster.job.spec import JobSpec
 from muster.server.context import Context
 from muster.server.data import assets, datastores, grants
+from muster.server.database.records import find_run
 from muster.storage.addresses import joined, parse_address
 from muster.storage.granting import DATA_ROUTE, Asked, Terms, access_of, file_token
+from muster.storage.grants import covers
 from muster.storage.kinds import LocalFolder, SharedFolder, StoreSpec, WorkspaceFolder
 from muster.wire.data.access import READ, Access, NewAccess, OpenedAccess, Scope, folder_id
 
@@ -62,3 +67,27 @@ def _known_folder(spec: StoreSpec, terms: Terms) -> str | None:
     except OSError:
         return None
     return folder_id(found.st_dev, found.st_ino)
+
+
+def of_run(context: Context, connection: Connection, run_id: str, address: str) -> tuple[StoreSpec, str, str]:
+    """What a rank asks for: the datastore, the path there, and the input or output that it is below."""
+    location = parse_address(address)
+    if location.kind != "datastore":
+        raise errors.JobError(f"{address} is not a path in a datastore", "Write azureml://datastores/NAME/paths/….")
+    spec = JobSpec.model_validate(find_run(connection, run_id).spec, strict=False)
+    for item in (*spec.inputs.values(), *spec.outputs.values()):
+        if not isinstance(item, Input | Output) or item.path is None or not rules.is_address(item.path):
+            continue
+        given = parse_address(item.path)
+        if given.kind == "model":
+            continue
+        found, _ = assets.resolve(connection, given)
+        if (
+            found.kind == "datastore"
+            and found.store == location.store
+            and covers(found.path, location.path, folder=True)
+        ):
+            return datastores.find(context, connection, found.store), location.path, found.path
+    raise errors.AccessDenied(
+        f"{address} is below no input or output of the run {run_id}", "Name it, or a folder around it, as an input."
+    )

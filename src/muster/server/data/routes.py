@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from typing import TypeVar, cast
+from typing import Annotated, TypeVar, cast
 
 from fastapi import APIRouter, Request, Response
 
@@ -15,7 +15,7 @@ from muster.server.context import Context
 from muster.server.data import asset_content, asset_life, assets, datastores, grants, own_access
 from muster.server.http import ranges
 from muster.server.http.dependencies import CallerOf, ContextOf
-from muster.server.http.needs import needs
+from muster.server.http.needs import needs, run_for
 from muster.server.http.paging import FilesPageOf, Page, PageOf
 from muster.server.http.uploads import body_pieces, in_thread
 from muster.server.people import audit
@@ -40,6 +40,8 @@ from muster.wire.data.assets import AssetChange, AssetUses, AssetView, NewAsset
 from muster.wire.data.datastores import DatastoreTest, DatastoreTestResult, DatastoreView, NewDatastore
 
 T = TypeVar("T")
+
+ReadRunData = Annotated[str, run_for(Action.READ_DATA)]
 
 router = APIRouter(tags=["data"])
 
@@ -171,6 +173,22 @@ async def read_data(store: str, request: Request, context: ContextOf, page: File
     """A file of a datastore, or a range of it; with `list=1` what lies below a folder."""
     inner = safe_path(path)
     datastore = await _admitted(context, request, store, inner, READ)
+    return await _read(context, request, datastore, store, inner, page)
+
+
+@router.get("/runs/{ref}/data", response_model=FileList)
+async def read_run_data(
+    run_id: ReadRunData, address: str, request: Request, context: ContextOf, page: FilesPageOf
+) -> Response:
+    """A file below an input or output of a run, or a range of it; with `list=1` what lies below a folder."""
+    spec, inner, granted = await context.database.read(lambda c: own_access.of_run(context, c, run_id, address))
+    datastore = await _slowly(context, datastores.open_store, context, spec)
+    return await _read(context, request, datastore.within(granted), spec.name, inner, page)
+
+
+async def _read(
+    context: Context, request: Request, datastore: Datastore, store: str, inner: str, page: Page
+) -> Response:
     if request.query_params.get("list"):
         only_file = request.query_params.get("only") == "file"
         listed = await _slowly(context, _listed, datastore, inner, only_file, page)

@@ -56,8 +56,8 @@ def diff(
     first, second = (_asset(text) for text in (left, right))
     found = difference(storage.manifest(*first), storage.manifest(*second))
     rows = [[change.what, size(change.size), change.path] for change in found.changes]
-    lines = table(["WHAT", "SIZE", "FILE"], rows) if rows else []
-    print_result(found, lines, as_json)
+    if rows or as_json:
+        print_result(found, table(["WHAT", "SIZE", "FILE"], rows), as_json)
     unknown = f"; of {found.unknown:,} only the size is known" if found.unknown else ""
     say(f"{counted(len(rows), 'difference')}, {counted(found.same, 'file')} the same{unknown}")
 

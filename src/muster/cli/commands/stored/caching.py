@@ -32,9 +32,10 @@ def list_(as_json: Json = False) -> None:
         ]
         for item in found
     ]
-    lines = table(["KEY", "SIZE", "FILES", "USED", "FIRST FILE"], rows) if rows else []
     limit = cache.limit_bytes
-    print_result({"folder": str(cache.root), "limit_bytes": limit, "entries": found}, lines, as_json)
+    if rows or as_json:
+        shown = {"folder": str(cache.root), "limit_bytes": limit, "entries": found}
+        print_result(shown, table(["KEY", "SIZE", "FILES", "USED", "FIRST FILE"], rows), as_json)
     if not as_json:
         held = sum(item.size for item in found)
         say(f"{cache.root}: {size(held)} of at most {size(limit)}, in {counted(len(found), 'data set')}")

@@ -38,8 +38,8 @@ def ls(
     entries = entries_of(Storage(connect_to_read().calls), parse_place(address))
     found = [Shown(entry.path, entry.size) for entry in entries] if recursive else level(entries)
     rows = [[size(item.size), f"{item.files:,}" if item.name.endswith("/") else "", item.name] for item in found]
-    lines = table(["SIZE", "FILES", "NAME"], rows) if rows else []
-    print_result(found, lines, as_json)
+    if found or as_json:
+        print_result(found, table(["SIZE", "FILES", "NAME"], rows), as_json)
     if not found:
         say(f"{address} is empty")
 

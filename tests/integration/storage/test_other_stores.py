@@ -1,0 +1,137 @@
+"""Storage of others: an S3 server and a plain web server, both real, through fsspec and the standard library."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from moto.server import ThreadedMotoServer
+from tests.integration.server.conftest import Site
+from tests.integration.storage.test_chores import content, copy, make
+
+from muster.client.storage import Storage
+from muster.errors import AccessDenied, MusterError
+from muster.storage.connectors.base import BLOCK_BYTES
+from muster.wire.data.assets import NewAsset
+from muster.wire.data.datastores import NewDatastore
+
+
+@pytest.fixture
+def site(shared_site: Site) -> Site:
+    return shared_site
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[str]:
+    """The address of an S3 server."""
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+def bucket(storage: Storage, endpoint: str, name: str, **changes: object) -> None:
+    options = {"url": f"s3://{name}", "options": {"endpoint_url": endpoint, "skip_instance_cache": True}}
+    credential = {"secret_options": {"key": "someone", "secret": "a secret", **changes}}
+    storage.create_datastore(NewDatastore(name, "fsspec", options, credential, create=True))
+
+
+def test_a_bucket_is_made_filled_read_and_given_to_a_job(site: Site, storage: Storage, s3: str, tmp_path: Path) -> None:
+    bucket(storage, s3, "photos")
+    assert "writes, reads back and removes a file" in storage.test_datastore("photos")
+    made = make(tmp_path / "source")
+    address = "azureml://datastores/photos/paths/in"
+    assert len(copy(storage, tmp_path / "source", address)) == 4
+    assert copy(storage, tmp_path / "source", address) == []
+    copy(storage, address, tmp_path / "back")
+    assert content(tmp_path / "back") == made
+    asset = storage.create_asset(NewAsset("photos", address))
+    assert asset.num_files == 4
+    run = site.run(
+        command="cat ${{inputs.x}}/a.txt; cp ${{inputs.x}}/a.txt ${{outputs.y}}/b.txt",
+        inputs={"x": {"type": "uri_folder", "path": "azureml:photos:1", "mode": "download"}},
+        outputs={"y": {"path": "azureml://datastores/photos/paths/out"}},
+    )
+    view = site.wait(run)
+    assert view["status"] == "Completed", view["verdict"]
+    assert site.log(run) == b"a"
+    copy(storage, "azureml://datastores/photos/paths/out/b.txt", tmp_path / "b.txt")
+    assert (tmp_path / "b.txt").read_text() == "a"
+
+
+class Files(BaseHTTPRequestHandler):
+    """A web server with ranges and versions; `/plain/` knows neither."""
+
+    files: dict[str, bytes] = {}
+    asked: list[str] = []
+    protocol_version = "HTTP/1.1"
+
+    def do_HEAD(self) -> None:
+        self._answer(body=False)
+
+    def do_GET(self) -> None:
+        self._answer(body=True)
+
+    def _answer(self, body: bool) -> None:
+        data = self.files.get(self.path.partition("?")[0].rpartition("/")[2])
+        if data is None or self.path.startswith("/secret/"):
+            self.send_response(403 if data is not None else 404)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        given = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+        status, part = 200, data
+        if given and not self.path.startswith("/plain/"):
+            status, part = 206, data[int(given[1]) : int(given[2]) + 1]
+            self.asked.append(given[0])
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(part)))
+        if not self.path.startswith("/plain/"):
+            self.send_header("ETag", f'"{len(data)}"')
+        self.end_headers()
+        if body:
+            self.wfile.write(part)
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@pytest.fixture(scope="module")
+def web() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Files)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_file_of_a_web_server_comes_in_ranges(site: Site, storage: Storage, web: str, tmp_path: Path) -> None:
+    Files.files = {"train.bin": os.urandom(3 * BLOCK_BYTES + 1), "small.txt": b"small"}
+    copy(storage, f"{web}/data/train.bin", tmp_path / "here.bin")
+    assert (tmp_path / "here.bin").read_bytes() == Files.files["train.bin"]
+    assert len(set(Files.asked)) == 4
+    copy(storage, f"{web}/plain/small.txt", tmp_path)
+    assert (tmp_path / "small.txt").read_bytes() == b"small"
+    copy(storage, f"{web}/data/train.bin", "azureml://datastores/workspaceblobstore/paths/web/")
+    assert storage.files("workspaceblobstore", "web")[0].size == 3 * BLOCK_BYTES + 1
+    run = site.run(
+        command="cat ${{inputs.x}}",
+        inputs={"x": {"type": "uri_file", "path": f"{web}/data/small.txt", "mode": "download"}},
+    )
+    view = site.wait(run)
+    assert view["status"] == "Completed", view["verdict"]
+    assert site.log(run) == b"small"
+
+
+def test_what_a_web_server_does_not_give_is_named(storage: Storage, web: str, tmp_path: Path) -> None:
+    Files.files = {"train.bin": os.urandom(2 * BLOCK_BYTES)}
+    with pytest.raises(MusterError, match=r"data/nothing: it is not there \(404\)"):
+        copy(storage, f"{web}/data/nothing", tmp_path)
+    with pytest.raises(AccessDenied, match="access was refused"):
+        copy(storage, f"{web}/secret/train.bin", tmp_path)
+    assert not list(tmp_path.glob("*.bin"))
