@@ -286,7 +286,7 @@ def test_a_file_that_hides_a_module_of_a_package_is_named():
 @pytest.mark.parametrize(
     ("facts", "step"),
     [
-        (JobFacts(), "`pip install einops` into the Python that the job uses, or add `pip: [einops]`"),
+        (JobFacts(), "Install `einops` into the Python that the job uses, or add `pip: [einops]`"),
         (JobFacts(packages=("torch==2.13.0",)), "Add `pip: [einops]` in `environment` of the job."),
         (JobFacts(environment="pytorch"), "Add `pip: [einops]` in the environment `pytorch`."),
     ],

@@ -100,7 +100,7 @@ def _to_install(case: Case, module: str) -> str:
     if module == "apex":
         return f"NVIDIA's apex is built from its sources: take an image that has it as {where}, or use `torch.amp`."
     if not case.facts.environment and not case.facts.packages:
-        return f"`pip install {package}` into the Python that the job uses, or add `pip: [{package}]` in {where}."
+        return f"Install `{package}` into the Python that the job uses, or add `pip: [{package}]` in {where}."
     return f"Add `pip: [{package}]` in {where}."
 
 

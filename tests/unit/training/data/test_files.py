@@ -55,7 +55,7 @@ def test_wrong_bytes_are_named(elsewhere: str) -> None:
 
 def test_a_cache_that_is_too_small_says_what_it_needs(elsewhere: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MUSTER_CACHE_BYTES", "1000")
-    with pytest.raises(TransferError, match="in the cache .*: its limit is"):
+    with pytest.raises(TransferError, match=r"in the cache .*: its limit is"):
         keys(elsewhere)
 
 
