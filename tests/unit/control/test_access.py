@@ -52,7 +52,7 @@ def test_a_reader_changes_nothing_but_their_tokens() -> None:
 
 def test_a_run_reaches_itself_alone() -> None:
     allowed = {action for action in Action if reach(RUN, action) != "no"}
-    assert allowed == {Action.READ, Action.CHANGE_RUN, Action.LOG_TO_RUN}
+    assert allowed == {Action.READ, Action.READ_DATA, Action.CHANGE_RUN, Action.LOG_TO_RUN}
     assert all(may(RUN, action, "train-1") for action in allowed)
     assert not any(may(RUN, action, owner) for action in Action for owner in ("train-2", "ada", None))
 
