@@ -12,8 +12,9 @@ import sys
 import threading
 import time
 from dataclasses import dataclass
-from typing import Any, Dict, Optional
+from typing import List, Mapping, NamedTuple, Optional, Union
 
+from muster.scoring.door.table import Table, parse
 from muster.scoring.door.worker import NO_LIBRARIES
 from muster.scoring.link import Link, Unreachable
 from muster.scoring.serve.member import REPORT_S, first_orders, listener_on
@@ -35,17 +36,26 @@ class Worker:
     heard: bytes = b""
 
 
+class Said(NamedTuple):
+    """What the process that answers tells of itself."""
+
+    seen: int
+    """The version of the table that it goes by."""
+    open: Mapping[str, int]
+    figures: List[Mapping[str, Union[str, float, Mapping[str, int]]]]
+
+
 class Door:
     """One endpoint's address."""
 
-    def __init__(self, link: Link, attempt: int, table: Dict[str, Any]) -> None:
+    def __init__(self, link: Link, attempt: int, text: bytes) -> None:
         self._link = link
         self._attempt = attempt
-        self._table = table
-        self._listener = _listener(table)
+        self._text, self._table = text, parse(json.loads(text))
+        self._listener = _listener(self._table)
         self._lock = threading.Lock()
         self._news = threading.Event()
-        self._said: Dict[str, Any] = {"seen": 0, "open": {}, "figures": []}
+        self._said = Said(0, {}, [])
         self._restarts = 0
         self.ending = False
         self._current = self._start()
@@ -55,7 +65,7 @@ class Door:
     def work(self) -> int:
         """Until it is told to end; returns the exit code."""
         port = self._listener.getsockname()[1]
-        print("endpoint {} answers on http://{}:{}/score".format(self._table["endpoint"], self._table["host"], port))
+        print("endpoint {} answers on http://{}:{}/score".format(self._table.endpoint, self._table.host, port))
         for work in (self._follow, self._report):
             threading.Thread(target=work, name=work.__name__, daemon=True).start()
         bad = 0
@@ -88,7 +98,7 @@ class Door:
     def _send_table(self) -> None:
         with self._lock:
             try:
-                self._current.control.sendall(json.dumps(self._table).encode() + b"\n")
+                self._current.control.sendall(self._text + b"\n")
             except OSError:
                 pass  # it has just died: the next one gets it
 
@@ -108,10 +118,10 @@ class Door:
         *lines, worker.heard = (worker.heard + piece).split(b"\n")
         if lines:
             try:
-                said = json.loads(lines[-1])
+                said = Said(**json.loads(lines[-1]))
             except ValueError:
                 return  # cut off, because nobody read for a while
-            if said["seen"] != self._said["seen"]:
+            if said.seen != self._said.seen:
                 self._news.set()
             self._said = said
 
@@ -119,13 +129,13 @@ class Door:
         """In a thread: wait for other tables. While the server is away, the last one holds."""
         while True:
             try:
-                what = "serving/routes?seen={}&wait_s={:g}".format(self._table["version"], _WAIT_S)
-                table = self._link.call("GET", what, wait_s=_WAIT_S)
+                what = "serving/routes?seen={}&wait_s={:g}".format(self._table.version, _WAIT_S)
+                found = self._link.call("GET", what, wait_s=_WAIT_S)
             except Unreachable:
                 time.sleep(_AGAIN_S)
                 continue
-            if table["version"] != self._table["version"]:
-                self._table = table
+            if found["version"] != self._table.version:
+                self._text, self._table = json.dumps(found).encode(), parse(found)
                 self._send_table()
 
     def _report(self) -> None:
@@ -133,9 +143,9 @@ class Door:
             self._news.wait(REPORT_S)
             self._news.clear()
             port = self._listener.getsockname()[1]
-            message = {"attempt": self._attempt, "port": port, **self._said}
-            if message["figures"]:
-                message["figures"] = [{**item, "restarts": self._restarts} for item in message["figures"]]
+            said = self._said
+            figures = [{**item, "restarts": self._restarts} for item in said.figures]
+            message = {"attempt": self._attempt, "port": port, "seen": said.seen, "open": said.open, "figures": figures}
             try:
                 self._link.call("POST", "serving", message)
             except Unreachable:
@@ -154,19 +164,18 @@ class Door:
                 worker.process.wait()
 
 
-def _listener(table: Dict[str, Any]) -> socket.socket:
+def _listener(table: Table) -> socket.socket:
     """Where the endpoint was before, so that its address stays; elsewhere where that is taken."""
     try:
-        return listener_on(table["host"], table["port"])
+        return listener_on(table.host, table.port)
     except OSError:
-        return listener_on(table["host"])
+        return listener_on(table.host)
 
 
-def _first_table(link: Link) -> Dict[str, Any]:
+def _first_table(link: Link) -> bytes:
     while True:
         try:
-            found: Dict[str, Any] = link.call("GET", "serving/routes?seen=-1&wait_s=0")
-            return found
+            return json.dumps(link.call("GET", "serving/routes?seen=-1&wait_s=0")).encode()
         except Unreachable as error:
             print("muster: no routes: {}".format(error), file=sys.stderr)
             time.sleep(_AGAIN_S)

@@ -51,7 +51,7 @@ def deploy(
     }  # fmt: skip
     upsert(transaction, tables.deployments, kept)
     _add_run(transaction, run, endpoint, name, revision)
-    columns: dict[str, Any] = {}
+    columns: dict[str, Json] = {}
     if new.all_traffic:
         columns = {"traffic": {name: 100}, "mirror": {key: value for key, value in row.mirror.items() if key != name}}
     _drop_unstarted(context, transaction, endpoint, name, revision, caller.subject)

@@ -15,6 +15,7 @@ from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.server.endpoints import keys
+from muster.wire.codec import Json
 from muster.wire.serving.endpoints import EndpointChanges, EndpointKeys, NewEndpoint, NewEndpointKey
 
 _ENDPOINTS, _DEPLOYMENTS, _RUNS = tables.endpoints, tables.deployments, tables.endpoint_runs
@@ -96,7 +97,7 @@ def change(context: Context, transaction: Transaction, row: Row[Any], changes: E
     """Change an endpoint's words and where its traffic goes."""
     known = deployments(transaction.connection, row.name)
     tags = {key: value for key, value in {**row.tags, **(changes.tags or {})}.items() if value is not None}
-    columns: dict[str, Any] = {"tags": tags}
+    columns: dict[str, Json] = {"tags": tags}
     if changes.description is not None:
         columns["description"] = changes.description
     for column, given in (("traffic", changes.traffic), ("mirror", changes.mirror_traffic)):

@@ -13,7 +13,7 @@ from muster.server.database.connection import Transaction
 from muster.server.endpoints import keys, records
 from muster.server.endpoints.views import ANYWHERE
 from muster.wire import states
-from muster.wire.codec import from_json, to_json
+from muster.wire.codec import Json, from_json, to_json
 from muster.wire.serving.endpoints import Backend, NewDeployment, Route, RouteTable, ServingOrders, ServingReport
 
 _LOOPBACK = "127.0.0.1"
@@ -85,11 +85,11 @@ def orders(context: Context, connection: Connection, mine: Row[Any], row: Row[An
     return ServingOrders(keys.opened(context, row).inner(mine.run_id), host, figures.waiting if figures else 0)
 
 
-def _changes(connection: Connection, mine: Row[Any], report: ServingReport) -> dict[str, Any]:
+def _changes(connection: Connection, mine: Row[Any], report: ServingReport) -> dict[str, Json]:
     if report.attempt < mine.attempt:
         # An earlier attempt that lives on somewhere has nothing to say.
         return {}
-    found: dict[str, Any] = {}
+    found: dict[str, Json] = {}
     if report.attempt != mine.attempt or mine.address is None:
         found = {"attempt": report.attempt, "address": _address(connection, mine.run_id, report.attempt)}
         found["replicas"] = []
