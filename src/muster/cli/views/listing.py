@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
@@ -43,6 +44,7 @@ _COLUMNS: Mapping[str, tuple[Column, Cell]] = {
     "starts": (Column("STARTS"), lambda view, now: moment(view.starts_at, now) if view.starts_at else ""),
     "why": (Column("WHY", 20, leaves=1), lambda view, now: why(view, now)),
 }
+_WHERE = re.compile(r"^rank \d+ on [^\s:]+:? (?=\S)")
 _QUEUE = ("job", "partition", "account", "reason", "starts")
 WIDE = ("run", "name", "status", "experiment", "ranks", "created", "duration", "user", "compute", *_QUEUE, "why")
 _USUAL = ("run", "name", "status", "experiment", "ranks", "created", "duration", "progress", "why")
@@ -138,7 +140,8 @@ def run_time(view: RunView, now: float) -> str:
 def why(view: RunView, now: float) -> str:
     """Why a run waits, stands still, or did not complete."""
     if view.verdict and view.status != states.COMPLETED:
-        return first_line(view.verdict.message)
+        # What happened comes first where there is little room; which rank it was, `show` says.
+        return _WHERE.sub("", first_line(view.verdict.message))
     if view.starts_between is not None:
         # First, so that a long reason cannot cut it off.
         return f"starts {between(view.starts_between, now)}: {first_line(view.reason)}"

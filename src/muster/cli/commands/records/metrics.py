@@ -77,7 +77,7 @@ def summary_lines(found: Sequence[MetricSummary], paint: Paint, room: int | None
     several = len({one.attempt for one in found}) > 1
     shown = [
         Column("METRIC", 10), Column("RANK"), Column("ATTEMPT"), Column("VALUES", leaves=3), Column("STEP", leaves=2),
-        Column("LAST", 8), Column("LEAST", leaves=4), Column("GREATEST", leaves=4),
+        Column("LAST"), Column("LEAST", leaves=4), Column("GREATEST", leaves=4),
     ]  # fmt: skip
     rows = [
         [
