@@ -6,12 +6,17 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
+from tests.conftest import wait_until
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "resnet50"
@@ -43,6 +48,41 @@ def test_make_demo_trains_on_two_ranks_and_keeps_the_model(workspace: Path) -> N
     assert figures["final_loss"] < 0.6 * figures["first_loss"]
     # ResNet-50 with 10 classes has 23.5 million parameters of four bytes.
     assert model_file.stat().st_size > 90_000_000
+    put_to_work(workspace)
+
+
+def put_to_work(workspace: Path) -> None:
+    """The model is registered, goes through a folder of pictures, and answers a request that holds one."""
+    muster, script = [str(BIN / "muster")], str(EXAMPLE / "score.py")
+    (workspace / "pictures").mkdir()
+    for number, colour in enumerate(("red", "green", "blue")):
+        Image.new("RGB", (120, 90), colour).save(workspace / "pictures" / f"{number}.jpg")
+    (workspace / "pictures" / "broken.jpg").write_bytes(b"no picture")
+    register = ["model", "register", "resnet50", "--path", "runs:/@latest/outputs/model.pt"]
+    subprocess.run([*muster, *register], cwd=workspace, check=True)
+    score = ["score", "resnet50:1", "--script", script, "--input", "./pictures", "--output", "./predictions"]
+    subprocess.run([*muster, *score], cwd=workspace, check=True)
+    (predictions,) = (workspace / "predictions").iterdir()
+    rows = [json.loads(line) for line in predictions.read_text().splitlines()]
+    assert [row["file"] for row in rows] == ["0.jpg", "1.jpg", "2.jpg", "broken.jpg"]
+    assert rows[-1]["error"] == "this is no picture"
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    serve = ["serve", script, "--model", "resnet50:1", "--port", str(port), "--detach"]
+    subprocess.run([*muster, *serve], cwd=workspace, check=True)
+    picture = (workspace / "pictures" / "1.jpg").read_bytes()
+    answer = wait_until(lambda: asked(port, picture), 120, "an answer")
+    assert {"file": "1.jpg", **answer} == rows[1]
+
+
+def asked(port: int, picture: bytes) -> dict[str, Any] | None:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/score", data=picture, timeout=60) as response:
+            return dict(json.loads(response.read()))
+    except urllib.error.URLError:
+        return None
 
 
 @pytest.mark.parametrize(
