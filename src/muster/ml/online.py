@@ -157,13 +157,14 @@ class Deploying(Done):
     def __init__(self, deployments: OnlineDeployments, endpoint: str, name: str) -> None:
         super().__init__(None)
         self._get: Callable[[], DeploymentView] = partial(deployments.get, name, endpoint)
+        self._show: Callable[[], EndpointView] = partial(Endpoints(deployments._client.calls).show, endpoint)
 
     def result(self, timeout: float | None = None) -> DeploymentView:
         """Wait until it serves; raises RunFailed where it does not come up."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             view = self._get()
-            if view.state == "serving":
+            if view.state == "serving" and self._show().state == "ready":
                 return view
             if view.state in ("failed", "stopped"):
                 raise RunFailed(f"the deployment {view.name} {view.state}: {view.why or 'see its log'}")

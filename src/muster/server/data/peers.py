@@ -5,6 +5,7 @@ All of it is in memory: what is lost with the server, nodes say again.
 
 from __future__ import annotations
 
+import re
 import secrets
 import time
 from dataclasses import replace
@@ -24,10 +25,13 @@ from muster.wire.data.access import READ, where_of
 from muster.wire.node.peers import BlocksAnswer, BlocksRequest, PeerHello, PeerIdentity, PeerOffer
 
 _KEY_BYTES = 32
+_ADDRESS = re.compile(r"[A-Za-z0-9.:_-]{1,253}")
 
 
 def introduce(context: Context, node: str, hello: PeerHello) -> PeerIdentity:
     """A certificate and a key for a process that is about to serve blocks; what an earlier one had is forgotten."""
+    if hello.address and not _ADDRESS.fullmatch(hello.address):
+        raise errors.JobError(f"{hello.address!r} is no address of a node", "Give an IP address or a host's name.")
     certificate, private_key = made_for([hello.address] if hello.address else [])
     keys = PeerKeys(certificate.decode(), secrets.token_bytes(_KEY_BYTES))
     context.data.peers[node] = keys

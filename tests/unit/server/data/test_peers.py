@@ -95,3 +95,9 @@ def test_a_report_that_cannot_be_is_refused(server: Server) -> None:
     server.have_all("a")
     with pytest.raises(errors.JobError, match="the report of b cannot be"):
         server.tell("b", have="ffff")
+
+
+def test_a_node_without_an_address_that_can_be_is_refused(server: Server) -> None:
+    for address in ("à", "a b", "x" * 300):
+        with pytest.raises(errors.JobError, match="no address of a node"):
+            peers.introduce(server.context, "a", PeerHello(address))
