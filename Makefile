@@ -9,7 +9,7 @@ PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # A supported Python that really starts (a version manager may leave names that do not).
 PYTHON ?= $(firstword $(foreach p,python3.13 python3.12 python3.11 python3.14 python3,\
 	$(shell command -v $(p) >/dev/null && $(p) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(p))))
-TORCH ?= torch==2.13.0 numpy
+TORCH ?= torch==2.13.0 numpy pillow
 JOB ?= examples/resnet50/job.yml
 MINUTES ?= 20
 RUNS ?= 1000
@@ -24,7 +24,7 @@ PYTEST = $(BIN)/pytest -n $(WORKERS) --max-worker-restart 0
 CLIENT_ROOMS := cli client sdk host job wire runtime launch control diagnosis environments clusters
 BENCHES := imports start launch queue listings headroom logs metrics files copies tunnel memory scheduler restart kills checkpoint training environments slurm storage ray scoring portal names
 
-.PHONY: help demo screenshots test types bare system check unit integration fuzz frameworks site format bench chaos simulate soak release sbom lock clean
+.PHONY: help demo screenshots test types bare system check unit integration fuzz frameworks environments site format bench chaos simulate soak release sbom lock clean
 
 help: ## list these targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -56,6 +56,9 @@ fuzz: $(VENV)/.dev ## try to make the server fail with requests made from its ow
 frameworks: $(VENV)/.dev ## train with every framework, and write down which versions ran
 	$(BIN)/python tests/frameworks/environments.py
 	$(BIN)/pytest tests/frameworks --record
+
+environments: $(VENV)/.dev ## build each curated environment (NAMES="sklearn jax": some), train on two ranks in it, write the table down
+	$(BIN)/python -m tests.frameworks.curated $(NAMES)
 
 check: $(VENV)/.dev $(VENV)/.torch ## format, lint, types, import layers, ceilings of size, exported names
 	$(BIN)/ruff format --check .
@@ -123,5 +126,5 @@ $(VENV)/.dev: $(VENV)/.base
 	@touch $@
 
 $(VENV)/.torch: $(VENV)/.base
-	@$(BIN)/python -c 'import torch, numpy' 2>/dev/null || { echo "installing $(TORCH) (this takes a while)"; $(PIP) $(TORCH); }
+	@$(BIN)/python -c 'import torch, numpy, PIL' 2>/dev/null || { echo "installing $(TORCH) (this takes a while)"; $(PIP) $(TORCH); }
 	@touch $@

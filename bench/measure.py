@@ -7,7 +7,9 @@ import importlib.metadata
 import json
 import os
 import platform
+import shlex
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -149,6 +151,7 @@ def report(bench: str, figures: Sequence[Figure], is_quick: bool) -> None:
         "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "machine": machine(),
         "versions": versions(),
+        "command": shlex.join(["python", *sys.orig_argv[1:]]),
         "figures": [{**asdict(figure), "met": figure.met} for figure in figures],
     }
     (RESULTS / f"{bench}.json").write_text(json.dumps(document, indent=2) + "\n")

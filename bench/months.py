@@ -96,6 +96,8 @@ def windows(entries: Sequence[Entry]) -> Iterator[Case]:
     yield _case("last 3,000 jobs", busy[-3000:], Selection(from_day=0))
     yield _case("middle 3,000 jobs", busy[700:3700], Selection(from_day=0))
     yield _case("last 2,000 jobs", busy[-2000:], Selection(from_day=0))
+    yield _case("jobs 1,500 to 3,500", busy[1500:3500], Selection(from_day=0))
+    yield _case("jobs 2,000 to 4,000", busy[2000:4000], Selection(from_day=0))
 
 
 def shuffles(entries: Sequence[Entry], seeds: int) -> Iterator[Case]:

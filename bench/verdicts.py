@@ -41,6 +41,22 @@ Traceback (most recent call last):
 ValueError: shard {rank} has no labels
 """
 
+# What torch's store and NCCL's watchdog print, in long lines.
+WARNING = (
+    "[W1116 15:16:49.120085380 TCPStore.cpp:106] [c10d] sendBytes failed on SocketImpl(fd=95, addr=[n7.example]:44370,"
+    " remote=[n0.example]:34333): Broken pipe\n"
+)
+WATCHDOG = """\
+[rank{rank}]:[E1116 15:16:49.120085380 ProcessGroupNCCL.cpp:683] [Rank {rank}] Watchdog caught collective operation \
+timeout: WorkNCCL(SeqNum=731, OpType=ALLREDUCE, NumelIn=25557032, NumelOut=25557032, Timeout(ms)=600000) ran 600042 ms \
+before timing out.
+terminate called after throwing an instance of 'c10::DistBackendError'
+  what():  [PG ID 0 PG GUID 0(default_pg) Rank {rank}] Process group watchdog thread terminated with exception: [Rank \
+{rank}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=731, OpType=ALLREDUCE, Timeout(ms)=600000)
+Exception raised from checkTimeout at ProcessGroupNCCL.cpp:686 (most recent call first):
+frame #0: c10::Error::Error(c10::SourceLocation, std::string) + 0x80 (0x7f5c2f4b5eb0 in torch/lib/libc10.so)
+"""
+
 
 def hang(rank: int) -> tuple[int | None, bool, str]:
     """One rank hangs, a third of the others had given up waiting, the rest was ended: code, ended by Muster, log."""
@@ -60,10 +76,22 @@ def no_word(rank: int) -> tuple[int | None, bool, str]:
     return (7, False, "") if rank == HUNG else (1, False, COLLECTIVE.format(rank=rank))
 
 
+def watchdog(rank: int) -> tuple[int | None, bool, str]:
+    """One rank hangs, and NCCL's watchdog ends all the others after pages of warnings."""
+    if rank == HUNG:
+        return None, True, STACK.format(rank=rank, line=9, function="load")
+    return 1, False, WARNING * 200 + WATCHDOG.format(rank=rank)
+
+
 def main() -> None:
     is_quick = quick(__doc__)
     figures = []
-    for name, of, rank in (("hangs", hang, HUNG), ("all raise", all_raise, 0), ("exits silently", no_word, HUNG)):
+    for name, of, rank in (
+        ("hangs", hang, HUNG),
+        ("all raise", all_raise, 0),
+        ("exits silently", no_word, HUNG),
+        ("long logs of c10d", watchdog, HUNG),
+    ):
         worked, waited, named = judged(of, 2 if is_quick else 5)
         print(f"{name}: {statistics.median(worked):.2f} s of a core, rank {named}", flush=True)
         assert named == rank, (name, named)

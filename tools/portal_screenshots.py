@@ -34,12 +34,20 @@ for step in range(steps):
 if rate > 0.5:
     raise ValueError(f"loss is NaN at step {steps}: the learning rate {rate} is too high")
 """
+SCORING = """
+def init():
+    pass
+
+def run(data):
+    return {"label": "seven", "probability": 0.93}
+"""
 
 
 def main() -> None:
     """Start the runs, sign in, and take a picture of each page."""
     IMAGES.mkdir(parents=True, exist_ok=True)
     with _workspace() as (folder, environment):
+        _endpoint(folder, environment)
         ids = _runs(folder, environment)
         link = _muster(folder, environment, "portal", "--json")
         base = json.loads(link)["sign_in_url"]
@@ -65,6 +73,7 @@ def _take_all(page: Page, url: str, ids: Mapping[str, str]) -> None:
         "compare": (f"/compare?{compared}", "canvas"),
         "clusters": ("/clusters", ".node"),
         "people": ("/people?tab=tokens", "td"),
+        "receivers": ("/people?tab=receivers", "td"),
     }
     for name, (path, shown) in pages.items():
         page.goto(f"{url}/portal{path}")
@@ -72,12 +81,20 @@ def _take_all(page: Page, url: str, ids: Mapping[str, str]) -> None:
     page.goto(f"{url}/portal/submit")
     page.get_by_role("button", name="See the plan").click()
     _take(page, "submit", "[aria-label=Plan] summary")
+    page.goto(f"{url}/portal/endpoints/digits")
+    page.get_by_label("Request").fill('{"pixels": [0, 3, 15, 8]}')
+    page.get_by_role("button", name="Send").click()
+    _take(page, "endpoint", "[aria-label=Answer]")
     page.emulate_media(color_scheme="dark")
+    page.reload()
+    _take(page, "endpoint-dark", "td")
     page.goto(f"{url}/portal/runs/{ids['live']}")
     _take(page, "dark", "canvas")
     page.set_viewport_size({"width": 390, "height": 800})
     page.goto(f"{url}/portal/runs/{ids['rate-0.05']}")
     _take(page, "phone", ".story li")
+    page.goto(f"{url}/portal/endpoints/digits")
+    _take(page, "endpoint-phone", "td")
 
 
 def _take(page: Page, name: str, shown: str) -> None:
@@ -101,6 +118,21 @@ def _runs(folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
     ids["live"] = _run(folder, environment, "live", 0.01, 3000, 0.05)
     time.sleep(3.0)
     return ids
+
+
+def _endpoint(folder: Path, environment: Mapping[str, str]) -> None:
+    """One with two deployments that share the traffic, and a receiver of notifications."""
+    (folder / "scoring").mkdir()
+    (folder / "scoring" / "score.py").write_text(SCORING)
+    _muster(folder, environment, "endpoint", "create", "digits")
+    for name in ("blue", "green"):
+        served = "code_configuration: {code: scoring, scoring_script: score.py}"
+        (folder / f"{name}.yml").write_text(f"name: {name}\nendpoint_name: digits\n{served}\n")
+        _muster(folder, environment, "endpoint", "deploy", "-f", f"{name}.yml")
+    _muster(folder, environment, "endpoint", "traffic", "digits", "blue=90", "green=10")
+    for _ in range(5):
+        _muster(folder, environment, "endpoint", "invoke", "digits", "--data", "{}")
+    _muster(folder, environment, "notify", "add", "team", "ntfy+https://ntfy.example.org/vision", "--runs", "all")
 
 
 def _run(folder: Path, environment: Mapping[str, str], name: str, rate: float, steps: int, pause_s: float) -> str:

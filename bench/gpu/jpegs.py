@@ -16,7 +16,7 @@ from torch.nn.functional import interpolate
 def make_shards(folder: Path, distinct: int, listed: int, classes: int = 10) -> float:
     """Write `train` and `val`; returns the mean size of an image in bytes."""
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
-        images = list(pool.map(_jpeg, range(distinct), chunksize=16))
+        images = list(pool.map(jpeg, range(distinct), chunksize=16))
     for part in ("train", "val"):
         (folder / part).mkdir(parents=True)
         shard = folder / part / "shard-0000.tar"
@@ -31,27 +31,27 @@ def make_shards(folder: Path, distinct: int, listed: int, classes: int = 10) -> 
     return sum(map(len, images)) / distinct
 
 
-def _jpeg(number: int) -> bytes:
-    """About 500 x 375 pixels and 110 kB: coarse shapes with fine grain on top."""
+def jpeg(number: int, quality: int = 87) -> bytes:
+    """About 500 x 375 pixels and, at this quality, 87 kB (at 91: 110 kB): coarse shapes with fine grain on top."""
     torch.set_num_threads(1)
     source = torch.Generator().manual_seed(number)
     width, height = (500, 375) if torch.rand((), generator=source) < 0.75 else (375, 500)
     coarse = torch.rand(1, 3, height // 16, width // 16, generator=source)
     pixels = interpolate(coarse, (height, width), mode="bicubic") * 255
     pixels = pixels + 18 * torch.randn(pixels.shape, generator=source)
-    return _encoded(pixels[0].clamp(0, 255).to(torch.uint8))
+    return _encoded(pixels[0].clamp(0, 255).to(torch.uint8), quality)
 
 
-def _encoded(pixels: torch.Tensor) -> bytes:
+def _encoded(pixels: torch.Tensor, quality: int) -> bytes:
     try:
         from torchvision.io import encode_jpeg
 
-        return bytes(encode_jpeg(pixels, quality=87).numpy().tobytes())
+        return bytes(encode_jpeg(pixels, quality=quality).numpy().tobytes())
     except (ImportError, RuntimeError):
         from PIL import Image
 
         target = io.BytesIO()
-        Image.fromarray(pixels.permute(1, 2, 0).numpy()).save(target, "JPEG", quality=87)
+        Image.fromarray(pixels.permute(1, 2, 0).numpy()).save(target, "JPEG", quality=quality)
         return target.getvalue()
 
 

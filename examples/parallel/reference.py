@@ -135,8 +135,9 @@ def finish(
                 difference(result, single) if result.is_exact else late(single)
             )
         run = Run.get_context()
-        for step in range(9, len(result.losses), 10):
-            run.log("loss", result.losses[step], step=step + 1)
+        for step in sorted({*range(10, len(result.losses), 10), len(result.losses)}):
+            # As it is printed: the mean of twenty steps.
+            run.log("loss", late(result, step), step=step)
         print("  ".join(f"{name} {value:.4g}" for name, value in figures.items()), flush=True)
         args.out.mkdir(parents=True, exist_ok=True)
         (args.out / "figures.json").write_text(json.dumps({**figures, "ranks": world.size}, indent=1))
@@ -144,7 +145,7 @@ def finish(
     world.leave()
 
 
-def late(result: Result) -> float:
-    """The mean loss of the last twenty steps."""
-    last = result.losses[-20:]
+def late(result: Result, step: int | None = None) -> float:
+    """The mean loss of the last twenty steps, or of those up to a step."""
+    last = result.losses[:step][-20:]
     return sum(last) / len(last)

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from muster.run import Run
 from muster.training import Checkpointer, ResumableSampler, Throughput, World, join, learning_rate
@@ -45,16 +45,22 @@ def train(
     network: nn.Module = model
     if world.size > 1:
         network = DistributedDataParallel(model, process_group=world.group)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr, weight_decay=0.01)
+    on_gpu = world.device.type == "cuda"
+    torch.backends.cudnn.benchmark = on_gpu
+    optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr, weight_decay=0.01, fused=on_gpu)
     sampler = ResumableSampler(len(data), args.batch_size, rank=world.rank, world_size=world.size, seed=args.seed)
-    loader = DataLoader(data, batch_sampler=sampler, generator=torch.Generator().manual_seed(args.seed))
+    loader = DataLoader(
+        Together([tensor.to(world.device) for tensor in data.tensors]),
+        batch_sampler=sampler,
+        collate_fn=list,
+        generator=torch.Generator().manual_seed(args.seed),
+    )
     checkpointer = None
     progress: dict[str, Any] = {"step": 0, "sampler": sampler.state()}
     if args.checkpoints is not None or "MUSTER_CHECKPOINT_DIR" in os.environ:
         checkpointer = Checkpointer(model, optimizer, args.checkpoints)
         progress = checkpointer.load() or progress
     sampler.restore(progress["sampler"])
-    on_gpu = world.device.type == "cuda"
     compute = torch.compile(loss) if args.compile else loss
     throughput = Throughput(world.device, warmup_steps=5)
     total = args.steps or args.epochs * sampler.full_epoch_steps
@@ -74,7 +80,7 @@ def train(
             for group in optimizer.param_groups:
                 group["lr"] = rate
             with torch.autocast(world.device.type, torch.bfloat16, enabled=on_gpu):
-                value = compute(network, [part.to(world.device, non_blocking=True) for part in batch])
+                value = compute(network, batch)
             optimizer.zero_grad()
             value.backward()
             optimizer.step()
@@ -111,6 +117,17 @@ def train(
         print(f"{rates['samples_per_s']:.1f} samples/s; {args.out}/model.pt is the model", flush=True)
     world.leave()
     return figures
+
+
+class Together(Dataset[list[Tensor]]):
+    """All samples as tensors on the device, which they fit on; a batch is taken out of them at once."""
+
+    def __init__(self, tensors: list[Tensor]) -> None:
+        self._tensors = tensors
+
+    def __getitems__(self, indices: list[int]) -> list[Tensor]:
+        chosen = torch.tensor(indices, device=self._tensors[0].device)
+        return [tensor[chosen] for tensor in self._tensors]
 
 
 def start(args: argparse.Namespace) -> World:

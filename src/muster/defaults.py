@@ -143,7 +143,7 @@ NODE_STRIKES = 3
 IDLE_SCALEDOWN_S = 1800
 NODE_START_S = 30.0
 SETUP_TIMEOUT_S = 1800.0
-RANK_HOOKS = ("stacks", "azureml", "local_rank", "horovod")
+RANK_HOOKS = ("stacks", "azureml", "local_rank", "horovod", "datawait")
 """Parts of `muster.runtime.parts` that are put into ranks unless the job sets MUSTER_HOOKS."""
 
 # People

@@ -77,6 +77,8 @@ class WorkspacePaths:
     tls_dir = _Below("server/tls")
     portal_port = _Below("server/portal.port")
     """The port of this machine that browsers use."""
+    telemetry = _Below("server/telemetry.json")
+    """How far the export of each run to a collector is."""
     store = _Below("store")
     nodes = _Below("nodes")
     handed_on = _Below("handed-on")

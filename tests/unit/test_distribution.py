@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
 from pathlib import Path
@@ -62,3 +63,34 @@ def test_every_extra_that_is_named_exists() -> None:
     }
     assert named
     assert named <= PROJECT["optional-dependencies"].keys()
+
+
+def test_hints_fit_how_muster_was_installed() -> None:
+    """From a clone or a wheel, `pip install 'muster-ml[x]'` finds nothing: `install_command` knows what does."""
+    literal = re.compile(r"pip install '?muster-ml\[")
+    # A cloud's machines have no clone: they get the release.
+    allowed = {ROOT / "src/muster/engines/ray/machines/launcher.py"}
+    found = {path for path in (ROOT / "src/muster").rglob("*.py") if literal.search(path.read_text())}
+    assert found <= allowed
+
+
+def test_the_demo_installs_what_its_example_imports() -> None:
+    installed = re.search(r"^TORCH \?= (.*)$", (ROOT / "Makefile").read_text(), re.M)
+    assert installed is not None
+    packages = {re.split("[=<>]", word)[0] for word in installed[1].split()}
+    sources = [path.read_text() for path in (ROOT / "examples/resnet50").glob("*.py")]
+    imported = {
+        name.split(".")[0]
+        for source in sources
+        for node in ast.walk(ast.parse(source))
+        for name in (
+            [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module or ""]
+            if isinstance(node, ast.ImportFrom) and node.level == 0
+            else []
+        )
+    }
+    known = {"torch": "torch", "numpy": "numpy", "PIL": "pillow"}
+    assert {known[name] for name in imported & known.keys()} <= packages
+    assert "PIL" in imported

@@ -22,6 +22,7 @@ from muster.wire.codec import from_neighbour, to_json
 from muster.wire.data.access import FileList, HashedFile
 from muster.wire.environments import AgreedVersions, BuiltEnvironment
 from muster.wire.node.agents import AgentConfig, DeliveryAnswer, Hello, Order, Orders, Welcome
+from muster.wire.node.builds import BuildHeard, BuildReport, CompiledWheel, WheelClaim
 from muster.wire.node.peers import BlocksAnswer, BlocksReport, BlocksRequest, PeerHello, PeerIdentity
 from muster.wire.node.requests import (
     EnvironmentReport,
@@ -156,6 +157,28 @@ class Link:
         """Settle the versions of a gang's environment, where one was built; what is settled, if anything."""
         report = EnvironmentReport(order.run, order.attempt, built)
         return from_neighbour(AgreedVersions, self._post("environment", report))
+
+    def report_build(self, report: BuildReport) -> BuildHeard:
+        """Say what came of an environment that was to be built before anything else."""
+        return from_neighbour(BuildHeard, self._post("builds", report))
+
+    def claim_wheel(self, key: str) -> WheelClaim:
+        """Whether a compiled wheel is there, or this node is to compile it."""
+        return from_neighbour(WheelClaim, self._call("POST", self._path(f"wheels/{key}")))
+
+    @contextmanager
+    def wheel(self, key: str) -> Iterator[Arriving]:
+        connection = self._connection()
+        with self._watched(), connection.stream("GET", self._path(f"wheels/{key}"), timeout_s=_FILE_S) as response:
+            yield Arriving(response)
+
+    def put_wheel(self, key: str, wheel: CompiledWheel, body: Body) -> None:
+        """Give a wheel that was compiled here to the others."""
+        self._call("PUT", self._path(f"wheels/{key}"), body=body, query=to_json(wheel), timeout_s=_FILE_S)
+
+    def release_wheel(self, key: str) -> None:
+        """It is not compiled here after all."""
+        self._call("DELETE", self._path(f"wheels/{key}"))
 
     def dial_tunnel(self, tunnel: str) -> socket.socket:
         """This node's end of a tunnel, on a connection of its own; a shared folder carries none."""

@@ -24,6 +24,7 @@ from muster.agent.link import Backoff, Link, Trouble
 from muster.agent.node import Node
 from muster.agent.peers import Peers
 from muster.agent.run import runtime_copy
+from muster.agent.run.fence import start_fence
 from muster.agent.run.keeper_pool import sweep
 from muster.agent.run.sampler import Sampler
 from muster.agent.services import NodeServices
@@ -105,6 +106,7 @@ def _run(config: AgentConfig, paths: NodePaths, is_first: bool) -> None:
         gpus=gpu_ids,
         setup_error=done.error if done else None,
         setup_log=done.output if done else None,
+        builds=True,
     )
 
     def greet() -> None:
@@ -118,6 +120,7 @@ def _run(config: AgentConfig, paths: NodePaths, is_first: bool) -> None:
     loop.post(listener.start)
     # While the hello is on its way; orders are looked at after it.
     loop.post(partial(runtime_copy.install, runtime))
+    start_fence(config.subnet)
     log.info("agent of %s started, pid %d", config.node, os.getpid())
     node.run(greet)
     peers.close()

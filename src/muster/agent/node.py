@@ -17,6 +17,7 @@ from muster.agent import folder
 from muster.agent.attempt import Attempt, Phase, PreparedAttempt, Step, may_leave, next_step
 from muster.agent.mlflow.listener import Listeners
 from muster.agent.prepare import mounts
+from muster.agent.prepare.prebuilds import Prebuilds
 from muster.agent.prepare.preparation import Preparation
 from muster.agent.refusal import Refusal, refusal_of
 from muster.agent.run import journal
@@ -27,6 +28,7 @@ from muster.agent.run.records import Entry
 from muster.agent.run.sampler import Sampler
 from muster.agent.services import NodeServices
 from muster.agent.ship import checkpoints, files
+from muster.agent.ship.eventfiles.reader import EventFiles
 from muster.agent.ship.outputs import Sender, undelivered
 from muster.agent.threads import Loop, Workers
 from muster.agent.tunnels import Tunnels
@@ -85,11 +87,13 @@ class Node:
         self._keepers = KeeperPool(loop.selector, services.mark, self._paths.root / "nursery.log", self)
         self._fetchers = Workers("prepare", 4)
         self._builders = Workers("environments", 16)
+        self._prebuilds = Prebuilds(services, self._builders.submit)
         self._senders = Workers("files", 2)
         self._tunnels = Tunnels(self._link, loop, self._keepers.enter, config.address)
         self._listeners = Listeners(loop.selector, self._fetchers.submit)
         self._publisher = checkpoints.Publisher(self._link)
         self._outputs = Sender(services)
+        self._event_files = EventFiles(services)
         self.holding: tuple[AttemptKey, ...] = ()
         """Read by other threads; replaced, never changed."""
 
@@ -103,6 +107,7 @@ class Node:
         self._sampler.start()
         self._publisher.start()
         self._outputs.start()
+        self._event_files.start()
         busy = False
         while not self._may_leave():
             self._loop.turn(_TEND_S if busy else self._wait_s())
@@ -120,6 +125,7 @@ class Node:
         self._leave = answer.leave
         for order in sorted(answer.orders, key=lambda order: order.key):
             self._apply(order)
+        self._prebuilds.apply(answer.builds)
         for tunnel in answer.tunnels:
             self._tunnels.open(tunnel, self._refusal_to_enter(tunnel))
 
@@ -220,9 +226,10 @@ class Node:
         self._keepers.launch(attempt.key, paths.launch, [lock.descriptor for lock in attempt.locks])
         attempt.release()
         self._services.track(order, paths)
-        self._sampler.add(attempt.key, paths.streams / "events" / "node.jsonl")
+        self._sampler.add(attempt.key, paths.streams / "events" / f"node_{order.node_rank}.jsonl")
         self._publisher.watch(order, paths, attempt.unwanted)
         self._outputs.watch(order, paths, attempt.unwanted)
+        self._event_files.watch(order, paths)
 
     def _stop(self, attempt: Attempt, grace_s: float, reason: str) -> None:
         before = attempt.stopped_with
@@ -291,15 +298,17 @@ class Node:
         if attempt.order.action == "forget":
             self._remove(attempt)
             return
-        self._shipper.finish(attempt.key)
         if was_running:
             self._senders.submit(partial(self._send_files, attempt))
         else:
+            self._shipper.finish(attempt.key)
             self._services.tell(attempt.key, Delivered(), at)
 
     def _send_files(self, attempt: Attempt) -> None:
         """In a worker: send every file that the job left, as often as it takes."""
         order, paths, unwanted = attempt.order, attempt.paths, attempt.unwanted
+        left_unread = self._event_files.finish(order, paths)
+        self._shipper.finish(attempt.key)
         self._publisher.finish(order, paths, unwanted)
         notes, missed = self._outputs.finish(order, paths, unwanted, attempt.succeeded)
         sent = files.send_all(order, paths, self._link, unwanted, partial(self._services.doing, order.key))
@@ -308,7 +317,7 @@ class Node:
         if not attempt.folder_lost and not folder.is_there(paths):
             text = f"{_removed(attempt)} before everything was delivered"
             missed.insert(0, verdicts.Refusal("platform", text, _CLEARED_UP, late=True))
-        notes += sent.kept_too
+        notes += [*sent.kept_too, *left_unread]
         notes += [f"not kept: {text}" for text in files.first_few(sent.left_out)]
         if sent.unsent:
             total = sent.unsent + len(sent.files)
@@ -387,6 +396,7 @@ class Node:
 
     def _check_clocks(self) -> None:
         now = time.monotonic()
+        self._prebuilds.tend()
         if self._terminated_at is None and not self._paths.lock.exists():
             log.error("the node's folder %s was removed", self._paths.root)
             self._terminate()
@@ -423,10 +433,12 @@ class Node:
 
     def _close(self) -> None:
         self._tunnels.close()
+        self._prebuilds.close()
         self._sampler.close()
         self._listeners.close_all()
         self._publisher.close()
         self._outputs.close()
+        self._event_files.close()
         for attempt in self._attempts.values():
             attempt.unwanted.set()
             attempt.release()

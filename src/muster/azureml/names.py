@@ -12,6 +12,7 @@ _CORE = {
     "Experiment": "muster.sdk.experiment",
     "Model": "muster.sdk.model",
     "Run": "muster.sdk.run",
+    "Webservice": "muster.sdk.webservice",
     "RunConfiguration": "muster.sdk.runconfig",
     "ScriptRunConfig": "muster.sdk.runconfig",
     "VERSION": "muster.azureml.standins",
@@ -27,10 +28,12 @@ _EXCEPTIONS = {
     "ModelNotFoundException": "muster.errors:NotFound",
     "ProjectSystemException": "muster.errors:MusterError",
     "RunConfigurationException": "muster.errors:JobError",
+    "WebserviceException": "muster.errors:MusterError",
     "UserErrorException": "muster.errors:UserError",
     "WorkspaceException": "muster.errors:MusterError",
 }
 
+_SERVICES = ("AciWebservice", "AksWebservice", "LocalWebservice", "Webservice")
 _ESTIMATORS = ("Gloo", "Keras", "Mpi", "Nccl", "ParameterServer", "PyTorch", "TensorFlow")
 
 MODULES: Mapping[str, Mapping[str, str]] = {
@@ -61,7 +64,7 @@ MODULES: Mapping[str, Mapping[str, str]] = {
         "PythonSection": "muster.sdk.environment",
     },
     "azureml.core.experiment": {"Experiment": "muster.sdk.experiment"},
-    "azureml.core.model": {"Model": "muster.sdk.model"},
+    "azureml.core.model": {"InferenceConfig": "muster.sdk.webservice", "Model": "muster.sdk.model"},
     "azureml.core.run": {"Run": "muster.sdk.run", "get_run": "muster.azureml.standins"},
     "azureml.core.runconfig": {
         "CondaDependencies": "muster.sdk.environment",
@@ -75,6 +78,7 @@ MODULES: Mapping[str, Mapping[str, str]] = {
         "TensorflowConfiguration": "muster.sdk.runconfig",
     },
     "azureml.core.script_run_config": {"ScriptRunConfig": "muster.sdk.runconfig"},
+    "azureml.core.webservice": dict.fromkeys(_SERVICES, "muster.sdk.webservice"),
     "azureml.core.workspace": {"Workspace": "muster.sdk.workspace"},
     "azureml.data": {
         "FileDataset": "muster.sdk.dataset",
@@ -133,7 +137,6 @@ REFUSED: Mapping[str, str] = {
     "azureml.train.hyperdrive": "Muster has no sweeps yet; submit one ScriptRunConfig for each set of parameters",
     "azureml.train.automl": "Muster does not choose models; submit a script of your own",
     "azureml.pipeline": "Muster has no pipelines yet; submit the steps one after the other, and pass their outputs on",
-    "azureml.core.webservice": "Muster does not deploy through v1's web services",
     "azureml.core.image": "images are built from an Environment: Environment.from_dockerfile",
     "azureml.core.keyvault": "keep secrets with `muster secret set NAME`, and use ${{secrets.NAME}} in variables",
     "azureml.opendatasets": "download the data, and give it to the job as an input",

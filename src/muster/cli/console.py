@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import TextIO
 
+from muster.cli.text import folded
 from muster.wire.text import printable
 
 _CODES = {
@@ -93,7 +94,7 @@ def print_lines(lines: Iterable[str], file: TextIO | None = None) -> None:
 
 def say(text: str) -> None:
     """A message on standard error, apart from the command's output."""
-    print(safe(text), file=sys.stderr, flush=True)
+    print(safe(folded(text, columns(sys.stderr))), file=sys.stderr, flush=True)
 
 
 def notice(text: str) -> None:

@@ -16,6 +16,7 @@ from muster.wire.codec import to_json
 from muster.wire.runs import RunView
 
 COMPLETION_LIMIT = 50
+ORDERS = ("created", "started", "ended", "duration")
 
 
 def argument(metavar: str, help: str, **more: Any) -> Any:
@@ -59,6 +60,30 @@ def complete_files(ctx: Any, incomplete: str) -> Iterator[str]:
     except Exception:
         return
     yield from (word for word in path_words(paths, incomplete))
+
+
+def complete_metrics(ctx: Any, incomplete: str) -> Iterator[str]:
+    """Metrics of the run that was typed before; the nodes' own come last."""
+    try:
+        names = connect(start=False).run(ctx.params["run"]).metrics
+    except Exception:
+        return
+    yield from (name for name in metric_words(names) if name.startswith(incomplete))
+
+
+def complete_orders(incomplete: str) -> Iterator[str]:
+    """What runs can be sorted by: metrics that some have, and times."""
+    try:
+        views = connect(start=False).runs(limit=COMPLETION_LIMIT)
+    except Exception:
+        return
+    names = [name for name in metric_words({name for view in views for name in view.metrics}) if "/" not in name]
+    yield from (name for name in [*names, *ORDERS] if name.startswith(incomplete))
+
+
+def metric_words(names: Iterable[str]) -> list[str]:
+    """Metrics as somebody looks for them: what the script logged first."""
+    return sorted(names, key=lambda name: (name.startswith("node/"), name))
 
 
 def path_words(paths: Iterable[str], incomplete: str) -> Iterator[str]:

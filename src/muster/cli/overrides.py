@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,8 @@ from muster.wire.codec import Json
 JOB_FILE_SUFFIXES = (".yml", ".yaml", ".json")
 JOB_FILE = "job file"
 CURRENT_PYTHON = "none"
+_SCIENTIFIC = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+")
+"""`1e-3`, which YAML 1.1 takes for a text because it has no dot."""
 
 
 @dataclass(frozen=True)
@@ -217,6 +220,8 @@ def _value(text: str) -> Json:
 
 
 def _scalar(text: str) -> bool | int | float | str:
+    if _SCIENTIFIC.fullmatch(text):
+        return float(text)
     try:
         value = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError):

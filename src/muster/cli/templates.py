@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -21,6 +23,7 @@ class Template:
     about: str
     needs: Mapping[str, str]
     """Modules that the script imports, and what pip calls them."""
+    by_mpirun: bool = False
 
 
 TEMPLATES = {
@@ -29,9 +32,9 @@ TEMPLATES = {
     "transformers": Template(
         "Hugging Face Trainer", {"torch": "torch", "transformers": "transformers", "accelerate": "accelerate"}
     ),
-    "horovod": Template("Horovod on PyTorch, by mpirun", {"torch": "torch", "horovod": "horovod"}),
+    "horovod": Template("Horovod on PyTorch, by mpirun", {"torch": "torch"}, by_mpirun=True),
     "tensorflow": Template("TensorFlow, MultiWorkerMirroredStrategy", {"tensorflow": "tensorflow"}),
-    "jax": Template("JAX, by mpirun", {"jax": "jax"}),
+    "jax": Template("JAX, by mpirun", {"jax": "jax"}, by_mpirun=True),
 }
 
 
@@ -70,3 +73,9 @@ def write(folder: Path, name: str) -> list[Path]:
 def missing(name: str) -> Iterator[str]:
     """What pip would have to install for a template, in this Python."""
     return (package for module, package in TEMPLATES[name].needs.items() if find_spec(module) is None)
+
+
+def lacks_mpirun(name: str) -> bool:
+    """Whether a template's ranks are started by an mpirun that is neither beside this Python nor on the PATH."""
+    beside = Path(sys.executable).with_name("mpirun")
+    return TEMPLATES[name].by_mpirun and not beside.exists() and shutil.which("mpirun") is None

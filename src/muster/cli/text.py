@@ -5,10 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import datetime
+from math import isfinite
 from textwrap import wrap
 
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?", re.IGNORECASE)
 _COLORS = re.compile(r"\x1b\[[0-9;]*m")
+_WORDS = re.compile(r"[^\s`]*`[^`]+`\S*|\S+")
+"""What stays on one line: a word, or something to type in its backquotes."""
+_TO_PASTE = re.compile(r"\s*(\$ |(muster|pip|curl|ssh) \S|https?://)")
 
 
 def duration(seconds: float) -> str:
@@ -66,6 +70,8 @@ def number(value: object) -> str:
     """A metric's value in a few characters."""
     if not isinstance(value, float):
         return str(value)
+    if not isfinite(value):  # as everywhere else: NaN, Infinity
+        return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
     return f"{value:,.1f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
 
 
@@ -87,6 +93,34 @@ def wrapped(text: str, room: int | None, indent: int) -> list[str]:
     if room is None or len(text) <= room - indent:
         return [text]
     return wrap(text, max(20, room - indent), break_long_words=False, break_on_hyphens=False) or [""]
+
+
+def folded(text: str, room: int | None) -> str:
+    """Messages in lines that fit a terminal: words and commands stay whole, and a line to paste stays one line."""
+    if room is None:
+        return text
+    return "\n".join(part for line in text.split("\n") for part in _fold(line, max(20, room)))
+
+
+def _fold(line: str, room: int) -> list[str]:
+    if width(line) <= room or _TO_PASTE.match(line):
+        return [line]
+    indent = len(line) - len(line.lstrip(" "))
+    lines = [" " * indent]
+    for word in _pieces(line, room - indent - 2):
+        if not lines[-1].strip():
+            lines[-1] += word
+        elif width(lines[-1]) + 1 + width(word) <= room:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(" " * (indent + 2) + word)
+    return lines
+
+
+def _pieces(line: str, room: int) -> list[str]:
+    """Words, and what stands in backquotes where it fits a line."""
+    found = _WORDS.findall(line)
+    return [piece for word in found for piece in ([word] if width(word) <= room else word.split())]
 
 
 def age(seconds: float) -> str:

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from muster.client.api import Client
 from muster.client.calls import API
-from muster.client.server_process import start_lock, start_server, wait_until_gone
+from muster.client.server_process import has_server, start_lock, start_server, wait_until_gone
 from muster.client.workspace import ServerRef, WorkspaceRef, find_workspace, has_kept_anything, is_home, locate
 from muster.defaults import CONNECT_S, PROTOCOL_VERSION
 from muster.errors import AccessDenied, NotFound, ProtocolMismatch, ServerUnavailable
@@ -106,12 +106,18 @@ def _embedded_address(paths: WorkspacePaths, start: bool) -> Address:
         )
     paths.server_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     with start_lock(paths):
-        for _ in range(_TRIES):
+        for remaining in reversed(range(_TRIES)):
             # One that is on its way out holds the workspace until its agents have left; others may be on their way in.
             wait_until_gone(paths, lambda: _running(paths) is not None)
             found = _running(paths)
             if found is None:
-                start_server(paths)
+                try:
+                    start_server(paths)
+                except ServerUnavailable:
+                    # `muster up` was a moment faster, and is waited for.
+                    if remaining and has_server(paths):
+                        continue
+                    raise
                 found = _running(paths)
             if found is not None:
                 break

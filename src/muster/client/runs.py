@@ -98,10 +98,12 @@ class Runs(Group):
         *,
         since: float | None = None,
         tags: Sequence[str] = (),
+        checks: bool = True,
     ) -> tuple[list[RunView], int]:
-        """The newest runs, and how many there are of them in all."""
+        """The newest runs, and how many there are in all; without `checks`, none of `muster cluster check`."""
         query: calls.Query = {
             "experiment": experiment, "status": status, "since": since, "tag": tuple(tags) or None, "limit": limit,
+            "checks": None if checks else "false",
         }  # fmt: skip
         found, total = self.calls.first_page(RunView, "/runs", query)
         return found, len(found) if total is None else total

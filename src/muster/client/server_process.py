@@ -22,6 +22,7 @@ _KEPT = (
     "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "SLURM_CONF", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE",
     "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY",
     "DOCKER_HOST", "CONTAINERS_CONF", "CONTAINERS_REGISTRIES_CONF", "CONTAINERS_STORAGE_CONF",
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
 )  # fmt: skip
 _MOST_WORDS = 4096
 _OF_CLIENTS = {"MUSTER_SERVER", "MUSTER_TOKEN", "MUSTER_TOKEN_FILE", "MUSTER_CERTIFICATE", "MUSTER_WORKSPACE"}
@@ -101,6 +102,11 @@ def start_lock(paths: WorkspacePaths) -> HeldLock:
             f"See {paths.server_log}.",
         )
     return held
+
+
+def has_server(paths: WorkspacePaths) -> bool:
+    """Whether a server has the workspace, even one that does not answer yet."""
+    return not FileLock(paths.server_lock).is_free(shared=True)
 
 
 def wait_until_gone(paths: WorkspacePaths, answers: Callable[[], bool] = lambda: False) -> None:

@@ -11,7 +11,7 @@ from muster.wire.codec import Json
 
 SERVICE = "score"
 """The name of the port, for `muster forward RUN score`."""
-_LOOPBACK = ("127.0.0.1", "localhost")
+LOOPBACK = ("127.0.0.1", "localhost")
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Serving:
 def job_of(serving: Serving, dump: str) -> dict[str, Json]:
     """The job that serves; `dump` is the JSON of its settings."""
     settings = serving.settings
-    if settings.host not in _LOOPBACK and serving.key_secret is None:
+    if settings.host not in LOOPBACK and serving.key_secret is None:
         raise JobError(
             f"--host {settings.host} lets others reach the model, and no key keeps them out",
             "Give --key-secret NAME (`muster secret set NAME`), or leave --host out and use `muster forward`.",

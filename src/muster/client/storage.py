@@ -89,8 +89,12 @@ class Storage(Group):
 
     def files(self, store: str, path: str = "", limit: int | None = None) -> tuple[FileEntry, ...]:
         """Every file below a folder, or the first few; a file itself has an empty path."""
+        return self.listing(store, path, limit).files
+
+    def listing(self, store: str, path: str = "", limit: int | None = None) -> FileList:
+        """The same, and what is left out of it."""
         query: Query = {"list": 1, "limit": limit}
-        return self.calls.read(FileList, "GET", _data(store, path), query=query, timeout_s=LONG_S).files
+        return self.calls.read(FileList, "GET", _data(store, path), query=query, timeout_s=LONG_S)
 
     def is_file(self, store: str, path: str) -> bool:
         """Whether one file lies at a path of a datastore; nothing else is listed for that."""

@@ -69,8 +69,8 @@ def gathered(
     """Check a job's files and send its code: all that comes before it is submitted."""
     base = Path(base_dir).resolve()
     all_notices = [*notices, *check_files(spec, base)]
-    spec, about_horovod = with_horovod(spec, base)
-    all_notices += about_horovod
+    spec, about_imports = with_imports(spec, base)
+    all_notices += about_imports
     packages, about_packages = packages_here(spec, base, python)
     all_notices += about_packages
     described = with_contents(absolute_inputs(with_build(client, spec, base), base), base)
@@ -81,15 +81,18 @@ def gathered(
     return Gathered(described, snapshot, list(dict.fromkeys(all_notices)), packages)
 
 
-def with_horovod(spec: JobSpec, base_dir: Path) -> tuple[JobSpec, list[str]]:
-    """A name of Azure ML's in an MPI job means a compiled Horovod where the code imports it, and only there."""
+def with_imports(spec: JobSpec, base_dir: Path) -> tuple[JobSpec, list[str]]:
+    """A name of Azure ML's stands for what the code imports; for a compiled Horovod in an MPI job, and only there."""
     name = spec.environment
-    other = names.with_horovod(name) if isinstance(name, str) and isinstance(spec.distribution, Mpi) else None
-    if other is None or spec.code is None or "horovod" not in imported_modules(base_dir / spec.code):
+    if not isinstance(name, str) or spec.code is None or not names.is_azure(name):
         return spec, []
-    return spec.model_copy(update={"environment": other}), [
-        f"environment {name}: the code imports horovod, so it stands for {other}, which is compiled once"
-    ]
+    found = names.with_imports(name, imported_modules(base_dir / spec.code), isinstance(spec.distribution, Mpi))
+    if found is None:
+        return spec, []
+    other, module = found
+    compiled = ", which is compiled once" if module == "horovod" else ""
+    said = f"environment {name}: the code imports {module}, so it stands for {other}{compiled}"
+    return spec.model_copy(update={"environment": other}), [said]
 
 
 def with_build(client: Client, spec: JobSpec, base_dir: Path) -> JobSpec:

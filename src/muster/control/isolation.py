@@ -23,6 +23,8 @@ class Ground(NamedTuple):
     on_this_machine: bool
     trouble: str = ""
     """Why this machine has no sandbox."""
+    takes_orders: bool = False
+    """The engine runs whatever ranks ask it for, as its own account: only a container is taken for a wall there."""
 
 
 def read_isolation(config: object) -> str:
@@ -44,6 +46,8 @@ def settle(asked: str | None, workspace: str, ground: Ground) -> str | None:
     is_free = not ground.is_shared or ground.is_admin or workspace == NONE
     if asked == NONE and not is_free:
         raise _refusal(ground, "the job asks for `isolation: none`, which only an administrator may")
+    if ground.takes_orders and not is_free:
+        raise _refusal(ground, "Ray runs for a rank, in a sandbox too, whatever it asks for")
     wanted = asked or (workspace if workspace == SANDBOX else None)
     # Other machines are asked when the job starts there.
     if wanted is None and not is_free and ground.on_this_machine and not ground.trouble:
@@ -62,9 +66,10 @@ def settle(asked: str | None, workspace: str, ground: Ground) -> str | None:
 
 def _refusal(ground: Ground, why: str) -> errors.AccessDenied:
     machine = f"This machine has no sandbox: {ground.trouble}. " if ground.trouble and ground.on_this_machine else ""
+    sandbox = "" if ground.takes_orders else "Write `isolation: sandbox` into the job, or give it"
     return errors.AccessDenied(
         f"on {ground.compute} the job would run as the account of the server, which several people share: its ranks "
         f"could read the workspace's keys and the runs of others; {why}",
-        f"{machine}Write `isolation: sandbox` into the job, or give it an environment with an image, which runs in a "
+        f"{machine}{sandbox or 'Give the job'} an environment with an image, which runs in a "
         'container; or an administrator accepts it by writing {"isolation": "none"} into workspace.json.',
     )

@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from muster.diagnosis import meeting, progress, waiting
-from muster.diagnosis.causes import Cause, by_exception, is_told_to_stop, is_victim, last_words
+from muster.diagnosis import differences, meeting, progress, waiting
+from muster.diagnosis.causes import Cause, by_exception, is_told_to_stop, is_victim, last_words, named_in
 from muster.diagnosis.gangs import LEFT, Blame, has_ended, is_away, likeness, not_there
 from muster.diagnosis.launchers import Process
+from muster.diagnosis.words import is_handled
 
 _PEER = re.compile(
     r"(?i)\b(?P<noun>rank|worker|peer|actor|learner|replica|executor|node|host|machine|process|proc|task|member|client"
@@ -23,6 +24,8 @@ _LACKS = re.compile(
     r"|time(?:d[ -]?)?-?out|stopped|only|wait(?:ed|ing)|g[ia]v(?:e|ing) up|vanished|disappeared|left|closed|hung"
     r"|stuck)\b|n't\b"
 )
+_NAMES_EXCEPTION = re.compile(r"\b(?:[A-Za-z_]\w{0,60}\.){0,6}[A-Z]\w{1,60}(?:Error|Exception)\b ?[(:]")
+_LAST_WORDS = 6
 _QUOTED = re.compile(r"['\"]([^'\"]{1,300})['\"]")
 
 
@@ -99,6 +102,48 @@ def differs(processes: Sequence[Process]) -> Blame | None:
     return Blame(one, f"did not start as the others did (it said: {said})", sure=False, next=hint)
 
 
+def by_words(processes: Sequence[Process], blame: Blame) -> Blame:
+    """Who is to blame by what ranks say of themselves, where stacks do not tell for certain."""
+    essential = [process for process in processes if process.rank.essential and process.rank.role != "launcher"]
+    if (found := _with_another_value(essential)) is not None:
+        return found
+    if blame.process is not None:
+        return blame
+    return differs(essential) or by_progress(essential) or _by_branch(essential) or blame
+
+
+def waits_with_another_value(running: Sequence[Process]) -> Blame | None:
+    """Where all that are left wait: the only one that had given another value than the rest."""
+    if not all(waiting.waits(process) or waiting.seems_to_wait(process) for process in running):
+        return None
+    return _with_another_value(running)
+
+
+def _with_another_value(processes: Sequence[Process]) -> Blame | None:
+    found = differences.value(processes)
+    if found is None:
+        return None
+    number = found.process.rank.rank
+    hint = f"See why rank {number} says `{found.line}`, where another says `{found.theirs}`."
+    why = f"did not say the same as the others (`{found.line}`, another: `{found.theirs}`)"
+    return Blame(found.process, why, sure=False, next=hint)
+
+
+def _by_branch(processes: Sequence[Process]) -> Blame | None:
+    found = differences.branch(processes) if len(processes) > 1 else None
+    if found is None:
+        return None
+    one, said = found
+    at = waiting.place_of(one) or (waiting.failed_at(one.log.raised[-1]) if one.log.raised else None)
+    return Blame(one, f"did not do what the others did (it alone said: {said})", where=at, sure=False)
+
+
+def said_alone(process: Process, processes: Sequence[Process]) -> str:
+    """The last thing that only this rank said before it ended."""
+    lines = differences.own_lines(processes).get(process.rank.rank, [])
+    return lines[-1].strip() if lines else ""
+
+
 def odd_value(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | None:
     """Where ranks fail alike because they do not agree: the only one that names another value than all the rest."""
     stopped = [cause for process in processes if process.rank.expected and (cause := last_words(process))]
@@ -145,4 +190,13 @@ def own_trouble(process: Process) -> Cause | None:
     for raised in reversed(process.log.raised):
         if raised.line and raised.setting != "ignored" and not is_victim(raised) and not is_told_to_stop(raised):
             return by_exception(process, raised)
-    return None
+    return said_trouble(process)
+
+
+def said_trouble(process: Process) -> Cause | None:
+    """An exception that a rank does not show, but names in a record of its own."""
+    words = process.log.last_words(_LAST_WORDS)
+    at = next((i for i in range(len(words) - 1, -1, -1) if _NAMES_EXCEPTION.search(words[i])), None)
+    if at is None or any(map(is_handled, words[at:])):
+        return None
+    return named_in(process, words[at].strip())

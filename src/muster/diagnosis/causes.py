@@ -12,6 +12,7 @@ from muster.diagnosis.launchers import Process
 from muster.diagnosis.log import EXCHANGES, MEETING, Log, is_record
 from muster.diagnosis.raised import Raised
 from muster.diagnosis.rules import Finding, find, named
+from muster.diagnosis.words import FAILURE, GENERIC, HANDLED, PROGRESS, sounds_like_failure, telling_line
 from muster.wire.verdicts import RankEvidence
 
 # How much a cause explains; the smaller number is the earlier cause, whatever the clocks say.
@@ -32,6 +33,8 @@ _CRASHES = {
 
 _BAD_ARGUMENTS = re.compile(
     r"(?<!\S)\S+: error: |Error: (?:No such option|Missing|Invalid value|Got unexpected)|: can't open file '"
+    r"|^error: (?:unexpected argument|invalid value|the following required|unrecognized subcommand|a value is required)"
+    r"|^flag provided but not defined: |^invalid value .{1,200} for flag |^unknown (?:shorthand )?flag: "
     r"|[│|] (?:No such option|Missing (?:option|argument|parameter)|Invalid value|Got unexpected)"
 )
 _NOT_FOUND = re.compile(
@@ -51,35 +54,8 @@ _NATIVE = re.compile(
 _LOST_DAEMON = re.compile(
     r"(?:ORTE|PRTE) has lost communication with a remote daemon[^-]{0,300}?Remote daemon\s*: \S+ on node (\S+)"
 )
-_HANDLED = re.compile(
-    r"(?i)\b(?:try(?:ing)? (?:it )?again|trying (?:the |an)?(?:next|other)|retry\w*|attempt \d"
-    r"|going on|carry(?:ing)? on"
-    r"|continu(?:e|ing)|without (?:it|cache)|fall(?:ing)? ?back"
-    r"|skipp(?:ed|ing)|ignor(?:ed|ing)|recover(?:ed|ing)|instead|is off|disabled|halving|giving up)\b"
-)
 _MERE_WARNING = re.compile(r"(?:^|[\s\[|:])(?:WARNING|WARN|INFO|DEBUG)\b")
 _LOUD = re.compile(r"\b(?:ERROR|CRITICAL|FATAL)\b|^(?i:fatal|error)\b")
-_PROGRESS = re.compile(r"(?i)\b(?:step|epoch|iter(?:ation)?|batch|loss|acc(?:uracy)?|it/s)\b.{0,3}\W*\d")
-_FAILURE = re.compile(
-    r"(?i)\b(?:error|fail(?:ed|ure|s)?|fatal|abort\w*|cannot|could not|couldn't|can't|giving "
-    r"up|refus\w+|invalid|missing|unable"
-    r"|exceed\w*|unsupported|not|no such|denied|stopping|exit(?:ing)?|nan|below"
-    r"|undefined|out of|too (?:many|few|large|small)|corrupt\w*|truncated|unbound|died|used up"
-    r"|left out|expired|quota|required|unexpected|wrong|no rule|mismatch\w*|differs?"
-    r"|rejected|unknown|unrecogni[sz]ed|conflict\w*|damaged|violat\w+|incompatible|insufficient|unavailable"
-    r"|expected\b.{0,80}\b(?:found|got|but|is|has))\b"
-    r"| at \S{1,200} line \d{1,6}(?:, <\w{0,20}> (?:line|chunk) \d{1,9})?\.$"
-    r"|错误|失败|找不到|无法|エラー|失敗|できません|見つかりません|오류|실패|ошибка|не удалось|не найден"
-    r"|\b(?:fehler|fehlgeschlagen|erreur|échec|introuvable|impossible de|fallo|no se pudo|errore|erro)\b"
-)
-_GENERIC = re.compile(
-    r"(?i)not recoverable|^For more information about|^Execution of \S{1,200} aborted due to"
-    r"|^error: (?:aborting due to|could not compile)"
-    r"|^BEGIN failed--compilation aborted|ld returned|exiting now"
-    r"|exit(?:ed with)? (?:status|code)|return code = \d|see "
-    r"(?:above|the log)|^\W*(?:training|job|run|script) failed\W*$|aborting\W*$"
-    r"|^\W*(?:failed|error|exiting|stopped)\W*$|^\W*\d+ (?:failed|errors?)\b|^FAILED \("
-)
 _EXCEPTION_LINE = re.compile(r"^\W{0,5}(?:\w+\.)*[A-Z]\w*(?:Error|Exception): \S")
 _WAITED_IN_VAIN = re.compile(
     r"(?:^|\.)(?:Empty|TimeoutError|BrokenProcessPool|BrokenBarrierError|CancelledError"
@@ -91,16 +67,13 @@ _AT_EXIT = "terminate called without an active exception"
 _STOPPED = re.compile(r"SignalException|^(?:KeyboardInterrupt|SystemExit)\b")
 _TOLD = re.compile(r"(?i)\bsig(?:term|int|nal)|terminat|preempt|interrupt|shut(?:ting)? ?down|\bstop")
 _GOT_SIGNAL = re.compile(r"SignalException: Process \d+ got signal: (\d+)")
-_COMPILER = re.compile(r"error\[\w{1,10}\]: |[\w./+-]{1,200}:\d{1,6}(?::\d{1,5})?: (?:fatal )?error:? ")
-_COMPILER_WORDS = 40
-_LONGEST_TITLE = 120
-_TCL = "while executing"
 _TIMED_OUT = 124
 """The code of `timeout` when it had to end a program."""
 _COMPLAINT_WORDS = 12
 _FEW = 8
 _LOST_TIME = re.compile(r"(?i)time(?:d[ -]?)?-?out|wait|deadline|connect|peer|unreachable|not (?:joined|ready|respond)")
 _NATIVE_FORMS = ("c++",)
+_LACKS = ("environment", "launcher_missing", "disk_full", "host_oom", "gpu_oom", "gpu_fault", "shm_too_small")
 
 
 @dataclass(frozen=True)
@@ -183,7 +156,7 @@ def _own_before(log: Log, final: Raised) -> Raised | None:
         if raised.end > final.begin or raised.setting in ("ignored", "logged") or not raised.line:
             continue
         between = log.words_between(raised.end, final.begin)
-        if len(between) > _FEW or any(_HANDLED.search(line) or _PROGRESS.search(line) for line in between):
+        if len(between) > _FEW or any(HANDLED.search(line) or PROGRESS.search(line) for line in between):
             return None
         if not is_victim(raised):
             return raised
@@ -252,7 +225,7 @@ def _was_handled(log: Log, raised: Raised, rank: RankEvidence, until: int | None
     """Whether the program went on after an exception that it printed, and ended for another reason."""
     after = log.words_between(raised.end, until)
     before = log.lines[raised.begin - 1] if raised.begin else ""
-    if raised.setting == "logged" and after and _HANDLED.search(before):
+    if raised.setting == "logged" and after and HANDLED.search(before):
         return True
     # One that ends a Python program ends it with code 1.
     mere = raised.setting == "logged" and rank.exit_code not in (None, 1) and _MERE_WARNING.search(before)
@@ -260,20 +233,22 @@ def _was_handled(log: Log, raised: Raised, rank: RankEvidence, until: int | None
         return True
     # It logged a failure, then what it did next, and in the end said why it left.
     later = any(map(is_record, log.lines[raised.end :]))
-    if raised.setting == "logged" and later and after and _FAILURE.search(after[-1]) and not _GENERIC.search(after[-1]):
+    if raised.setting == "logged" and later and after and FAILURE.search(after[-1]) and not GENERIC.search(after[-1]):
         return True
     if not after:
         return False
-    if any(_HANDLED.search(line) for line in after[:3]) and _FAILURE.search(after[-1]):
+    if any(HANDLED.search(line) for line in after[:3]) and FAILURE.search(after[-1]):
         return True
     going_on = _progress(log, raised)
     if rank.exit_code in (None, 1, 2):
         return going_on >= 3 and (
-            raised.setting == "logged" or rank.exit_code is None or bool(_FAILURE.search(after[-1]))
+            raised.setting == "logged" or rank.exit_code is None or bool(FAILURE.search(after[-1]))
         )
     # One that ends a Python program ends it with code 1: what came last says why it ended with another.
-    said = _FAILURE.search(after[-1]) and not _GENERIC.search(after[-1])
-    return going_on >= 3 or len(after) > 5 or (raised.form == "python" and bool(said))
+    said = FAILURE.search(after[-1]) and not GENERIC.search(after[-1])
+    # What a program that leaves by itself says again and again, in other numbers, is a dump.
+    kinds = {re.sub(r"\d+", "#", line) for line in after} if (rank.exit_code or 0) < 128 else after
+    return going_on >= 3 or len(kinds) > 5 or (raised.form == "python" and bool(said))
 
 
 def _standing_last(log: Log) -> Raised | None:
@@ -287,14 +262,14 @@ def _standing_last(log: Log) -> Raised | None:
         return None
     after = log.words_between(candidates[-1].end, limit if limit and limit > candidates[-1].end else None)
     going_on = _progress(log, candidates[-1])
-    handled = any(_HANDLED.search(line) for line in after[:3])
+    handled = any(HANDLED.search(line) for line in after[:3])
     return None if going_on >= 2 or len(after) > 8 or handled else candidates[-1]
 
 
 def _progress(log: Log, raised: Raised) -> int:
     """How many lines after an exception tell of a program that goes on."""
     later = (line for line in log.lines[raised.end :] if not line.startswith((" ", "\t", "wandb")))
-    return sum(bool(_PROGRESS.search(line)) for line in later)
+    return sum(bool(PROGRESS.search(line)) for line in later)
 
 
 def _by_signal(process: Process, number: int, final: Raised | None) -> Cause:
@@ -351,11 +326,14 @@ def by_exception(process: Process, final: Raised) -> Cause:
     earlier = next((raised for raised in reversed(log.raised) if raised.end <= final.begin and raised.line), None)
     headline = headline_of(final)
     after = log.words_after(final)
-    if after and _FAILURE.search(after[-1]) and len(after[-1]) < 200:
+    if after and FAILURE.search(after[-1]) and len(after[-1]) < 200:
         headline += f"; then: {after[-1].strip()}"
     made = Cause("exception", process, None, headline, lines, DEFINITE, final, found, not after, earlier)
     if found is None:
         return made
+    if found.rule.code not in ("exception", "collective") and found.line not in headline and found.line in final.more:
+        # What decides belongs in the message.
+        made = replace(made, headline=f"{headline}: {_shortened(found.line)}")
     return replace(made, code=found.rule.code, weight=_weight(found))
 
 
@@ -365,6 +343,13 @@ def _own_root(raised: Raised) -> Raised | None:
     if not raised.handling or root is None or is_victim(root) or not is_victim(replace(raised, causes=())):
         return None
     return replace(root, begin=raised.begin, end=raised.end, setting=raised.setting)
+
+
+def named_in(process: Process, line: str) -> Cause:
+    """An exception that is only named in a line."""
+    found = find([line], "raised")
+    made = Cause("exception", process, None, _shortened(line), process.log.closing(None), finding=found, sure=False)
+    return replace(made, code=found.rule.code) if found is not None and not found.rule.victim else made
 
 
 def _while_with_others(raised: Raised) -> Finding | None:
@@ -436,6 +421,8 @@ def _by_words(process: Process) -> Cause:
         line = next((line for line in reversed(tail) if pattern.search(line)), tail[-1] if tail else "")
         return Cause("launcher_missing", process, None, _shortened(line), lines, sure=bool(pattern.search(line)))
     found = (find(tail[-25:], "said") if _is_report(tail) else None) or find(log.last_words(8), "said")
+    found = found or _indented(log)
+    found = found or find([raised.line for raised in log.raised[-1:] if raised.form in _NATIVE_FORMS], "raised")
     if found is not None and found.rule.code not in ("exception",):
         return replace(_found(process, found, None, found.line), earlier=earlier)
     native = _native_line(log)
@@ -450,38 +437,15 @@ def _by_words(process: Process) -> Cause:
     return Cause("exit_code", process, None, headline, lines, weight, None, found, bool(headline), earlier)
 
 
+def _indented(log: Log) -> Finding | None:
+    """What a program says below a title, indented, of what it or its machine lacks."""
+    found = find(log.indented(_FEW), "said")
+    return found if found is not None and not found.rule.victim and found.rule.code in _LACKS else None
+
+
 def _is_report(tail: list[str]) -> bool:
     """A launcher's own page of words, in which lines are indented."""
     return any(line.startswith("-----") for line in tail[-30:])
-
-
-def sounds_like_failure(line: str) -> bool:
-    return bool(_FAILURE.search(line))
-
-
-def telling_line(log: Log) -> str:
-    """Of the last words the ones that sound like a failure; the very last otherwise."""
-    words = log.last_words(12)
-    if _TCL in map(str.strip, log.lines[-40:]):
-        # Its stack stands below the message.
-        at = len(log.lines) - 1 - next(i for i, line in enumerate(reversed(log.lines)) if line.strip() == _TCL)
-        return log.lines[at - 1].strip() if at else ""
-    compiler = [line for line in log.last_words(_COMPILER_WORDS) if _COMPILER.match(line) and not _GENERIC.search(line)]
-    if compiler:
-        # Of several errors the first is the cause; what follows it is source and advice.
-        return compiler[0].strip()
-    sounding = [line for line in words if _FAILURE.search(line)]
-    specific = [line for line in sounding if not _GENERIC.search(line)]
-    return _with_its_text(log, (specific or sounding or words or [""])[-1].strip())
-
-
-def _with_its_text(log: Log, line: str) -> str:
-    """A line that only announces what stands below it, with the first line of that."""
-    if not line.endswith(":") or len(line) > _LONGEST_TITLE:
-        return line
-    at = next((i for i in range(len(log.lines) - 1, -1, -1) if log.lines[i].strip() == line), len(log.lines))
-    below = next((text for text in log.lines[at + 1 : at + 3] if text.strip()), "")
-    return f"{line} {below.strip()}" if below.startswith((" ", "\t")) else line
 
 
 def _last_line(log: Log) -> str:

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from muster.diagnosis.causes import complaint
 from muster.diagnosis.launchers import Process
 from muster.diagnosis.log import read
-from muster.diagnosis.text import without_stamps
+from muster.diagnosis.passages import shortened
+from muster.diagnosis.text import plain, without_stamps
 from muster.wire.verdicts import Ending, Evidence, NodeEvidence, RankEvidence
 
 _NUMBER = re.compile(r"(?:rank|task|process|proc|worker)[-_.]?(\d+)|[-_.](\d+)\.(?:out|err|log|txt)$", re.I)
@@ -24,17 +25,20 @@ _ENDED = re.compile(
 )
 _OUT_OF_MEMORY = re.compile(r"oom[-_]kill event|Out Of Memory|OOMKilled|Out of memory: Killed process")
 _SHELL_SIGNALS = (
-    (re.compile(r"Segmentation fault"), 11),
-    (re.compile(r"(?:^|\s)Aborted(?: \(core dumped\))?$"), 6),
-    (re.compile(r"Bus error"), 7),
-    (re.compile(r"Floating point exception"), 8),
-    (re.compile(r"Illegal instruction"), 4),
-    (re.compile(r"(?:^|\s)Killed$"), 9),
-    (re.compile(r"(?:^|\s)Terminated$"), 15),
+    ("Segmentation fault", re.compile(r"Segmentation fault"), 11),
+    ("Aborted", re.compile(r"(?:^|[\s:])Aborted(?: \(core dumped\))?$"), 6),
+    ("terminate called", re.compile(r"^(?:\[\S{1,40}\]:? ?)?terminate called after throwing"), 6),
+    ("Bus error", re.compile(r"Bus error"), 7),
+    ("Floating point exception", re.compile(r"Floating point exception"), 8),
+    ("Illegal instruction", re.compile(r"Illegal instruction"), 4),
+    ("Killed", re.compile(r"(?:^|\s)Killed$"), 9),
+    ("Terminated", re.compile(r"(?:^|\s)Terminated$"), 15),
 )
+"""A word that is in every line that a pattern fits, the pattern, and the signal."""
 # Python and argparse end with 2 when they cannot begin.
 _BAD_START = re.compile(r"python[\d.]*: can't open file '|^\S+\.py: error: ")
 _CODE = re.compile(r"(?:exit(?:ed)?(?: with)?(?: exit)? (?:code|status)[ :]+|exitcode[ :]+)(\d{1,3})\b", re.I)
+_RETURNED = re.compile(r"return ?code = -(\d{1,2})\b|exit ?code:? -(\d{1,2})\b")
 _REASONS: Mapping[str, tuple[str, str]] = {
     "TIME LIMIT": ("timeout", ""),
     "PREEMPTION": ("preempted", "Slurm took the nodes back for another job"),
@@ -77,7 +81,7 @@ def _ranks(file: LogFile, position: int, count: int) -> Iterable[RankEvidence]:
 
 def _rank(number: int, file: LogFile, count: int) -> RankEvidence:
     signal, code = file.signal, file.exit_code
-    last = [line for line in file.text.rstrip().split("\n")[-_LAST_LINES:] if line.strip()]
+    last = [plain(line) for line in file.text.rstrip().split("\n")[-_LAST_LINES:] if line.strip()]
     if signal is None and code is None:
         signal, code = _end(last)
     rank = RankEvidence(
@@ -91,10 +95,12 @@ def _rank(number: int, file: LogFile, count: int) -> RankEvidence:
 def _end(last: Sequence[str]) -> tuple[int | None, int | None]:
     """The signal or the exit code of which the last lines tell; what they usually mean where they tell of none."""
     for line in reversed(last):
-        for pattern, number in _SHELL_SIGNALS:
-            if pattern.search(line):
+        for word, pattern, number in _SHELL_SIGNALS:
+            if word in line and pattern.search(line):
                 return number, None
-        if (found := _CODE.search(line)) and int(found[1]):
+        if found := _RETURNED.search(line):
+            return int(found[1] or found[2]), None
+        if "xit" in line.lower() and (found := _CODE.search(line)) and int(found[1]):
             return None, int(found[1])
     return None, 2 if any(_BAD_START.search(line) for line in last[-3:]) else 1
 
@@ -104,7 +110,7 @@ def _killed(last: Sequence[str], signal: int | None) -> bool:
 
 
 def _is_quiet(rank: RankEvidence) -> bool:
-    log = read(rank.tail)
+    log = read(shortened(rank.tail, rank))
     process = Process(rank, log)
     return not any(raised.line for raised in log.raised) and complaint(process) is None and rank.signal is None
 
@@ -142,7 +148,7 @@ def _ended_by(rank: RankEvidence, told: re.Match[str]) -> RankEvidence:
     if told["code"] is not None:
         return replace(rank, exit_code=int(told["code"]), signal=None, expected=False)
     memory = bool(_OUT_OF_MEMORY.search(told["how"]))
-    signal = 9 if memory else next((number for pattern, number in _SHELL_SIGNALS if pattern.search(told["how"])), 9)
+    signal = 9 if memory else next((number for _, pattern, number in _SHELL_SIGNALS if pattern.search(told["how"])), 9)
     return replace(rank, exit_code=None, signal=signal, expected=False, oom_killed=memory or rank.oom_killed)
 
 

@@ -25,12 +25,14 @@ _NAMED = re.compile(
 _MENTIONED = re.compile(r"(?i)\b(?:rank|worker|peer|process|client|trainer|member|task)s?[ _#:=]{0,2}(\d{1,6})\b")
 _KEY = re.compile(r"keys: \S{0,80}//(?:cpu|cuda)//\d+/(\d+)$")
 _BLAMED = re.compile(
-    r"\b(?:[Rr]ank|[Ww]orker) (?P<rank>\d+)\b(?: on \S+)?(?::| failed| raised| had| hit| reported)\s*(?P<said>.{3,200})"
+    r"\b(?:[Rr]ank|[Ww]orker|[Tt]ask|[Pp]rocess|[Pp]eer|[Cc]lient|[Tt]rainer|[Aa]ctor|[Mm]ember|[Rr]eplica|[Cc]hild)"
+    r" (?P<rank>\d+)\b(?: on \S+)?"
+    r"(?::| failed| fails| raised| raises| had| has| hit| report(?:s|ed)| crashed| died| aborted)\s*(?P<said>.{3,200})"
     r"|(?i:fail\w*|errors?|exceptions?|raised) (?:on|in|at|from|by) (?:rank"
     r"|worker)s?(?:\(s\))? ?\[?(?P<on>\d+)\b(?!\]?, ?\d)"
     r"|[Rr]anks?(?:\(s\))? ?\[(?P<only>\d+)\]"
 )
-_FAILED = re.compile(r"\d (?:failed|raised|hit|reported)\b")
+_FAILED = re.compile(r"\d (?:has |had )?(?:failed|fails|raise[sd]|hit|report(?:s|ed)|crashed|died|aborted)\b")
 _LAST_WORDS = 40
 _FEW_WORDS = 10
 _MANY = 64
@@ -85,9 +87,12 @@ def origin(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | Non
         said_so = named["rank"] is None or _TROUBLE.search(named["said"]) or _FAILED.search(named[0])
         if accused is not None and said_so:
             own = next((cause for cause in causes if cause.rank.rank == accused.rank.rank), None)
+            own = own or _own_words(accused)
             # Workers may be those of a data loader, which have numbers of their own.
-            if own or "ank" in named[0] or first.raised is None:
+            if own or "ank" in named[0] or first.raised is None or first.process.shared:
                 return own or replace(first, process=accused, sure=False)
+    if (quoted := _quoted_from(first, processes)) is not None:
+        return quoted
     if len(alike) < 2 or len(alike) < len(causes):
         return None
     alone = _only_once([cause.process for cause in alike])
@@ -104,6 +109,28 @@ def origin(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | Non
         told = cause_of(Process(replace(cause.rank, exit_code=1), _up_to(cause)))
         return replace(told, process=cause.process, sure=False)
     return replace(cause, code="exception", headline=f"{line} ({cause.headline})", sure=False)
+
+
+def _quoted_from(first: Cause, processes: Sequence[Process]) -> Cause | None:
+    """Where a rank leaves with another's exception on its lips: the only other one whose log stops with it."""
+    if first.code != "exit_code" or first.raised is not None or "E" not in first.headline:
+        return None
+    others = [_own_words(process) for process in processes if process.rank.expected and process is not first.process]
+    told = [cause for cause in others if cause is not None and cause.raised and _quotes(first.headline, cause.raised)]
+    return told[0] if len(told) == 1 else None
+
+
+def _quotes(headline: str, raised: Raised) -> bool:
+    kind = raised.kind.rpartition(".")[2]
+    return (
+        len(kind) > len("Error") and kind in headline and (not raised.said or raised.said.strip("'\"")[:40] in headline)
+    )
+
+
+def _own_words(accused: Process) -> Cause | None:
+    """What a rank that others name had raised, whether or not it went on."""
+    said = last_words(accused)
+    return replace(said, sure=False) if said is not None and said.weight == DEFINITE else None
 
 
 def hinted(first: Cause, processes: Sequence[Process]) -> Cause | None:

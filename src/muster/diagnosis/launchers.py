@@ -28,7 +28,8 @@ _ROOT_CAUSE = "Root Cause (first observed failure):"
 _ELASTIC_REPORT = re.compile(r"^torch\.distributed\.elastic\.multiprocessing\.errors\.ChildFailedError:", re.M)
 # Where the launcher itself begins to speak after its children.
 _LAUNCHER_SPEAKS = re.compile(
-    r"^(?:[WE]\d{4} \S+ \d+ [^\n]*torch/distributed/elastic/"
+    r"^(?:[WE]\d{4} \S+ \d+ [^\n]*torch/distributed/elastic/|torch\.distributed\.elastic\.\S{1,60}ChildFailedError:"
+    r"|(?:ERROR|WARNING):torch\.distributed\.elastic|\[\d{4}-\d\d-\d\d [\d:,]+\] torch\.distributed\.(?:elastic|run)"
     r"|-{40,}\n(?:MPI_ABORT was invoked|(?:mpirun|prterun|mpiexec) (?:noticed|detected|has exited)|Primary job)"
     r"|=+\n=\s+BAD TERMINATION)",
     re.M,
@@ -110,6 +111,8 @@ def split(rank: RankEvidence) -> list[Process]:
         return [Process(rank, read(rank.tail))]
     owned = _owned_lines(rank.tail)
     rest = _unowned(rank.tail)
+    # Who prints its own number in front of its lines said them, though the launcher does not mark them.
+    spoken = _by_their_words(replace(rank, tail=rest)) if owned else {}
     stacks = read(rank.tail).stacks if "muster: where rank " in rank.tail else ()
     children = []
     alike = _say_the_same([owned.get(report.rank, "") for report in reports])
@@ -126,7 +129,9 @@ def split(rank: RankEvidence) -> list[Process]:
             text = rest if position == 0 and _LEAVING in rest else "\n".join(_ABORTS.findall(rest))
         elif text and not ended and position == 0 and (alike or _is_lost_peer(text)):
             # The one that it saw fail first may have said before, without its rank, what the others were told.
-            text = rest + text
+            text = _without_others(rest, spoken, report.rank) + text
+        if text and report.rank in owned and text == owned[report.rank]:
+            text = spoken.get(report.rank, "") + text
         if report.traceback == _NOT_FINALIZED:
             text += _NOT_FINALIZED
         children.append(
@@ -326,6 +331,12 @@ def _by_their_words(rank: RankEvidence) -> Mapping[int, str]:
     if not lines or not set(lines) <= _all_of(rank):
         return {}
     return {number: "\n".join(found) + "\n" for number, found in lines.items()}
+
+
+def _without_others(text: str, spoken: Mapping[int, str], number: int) -> str:
+    """What carries no mark of the launcher, without the lines that other children begin with their own numbers."""
+    theirs = {line for other, lines in spoken.items() if other != number for line in lines.split("\n") if line}
+    return "\n".join(line for line in text.split("\n") if line not in theirs) if theirs else text
 
 
 def _unowned(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from muster.diagnosis.raised import Frame, Raised, Reader
 from muster.diagnosis.text import lines_of, owner_of
@@ -69,7 +69,16 @@ class Log:
                 found.append(self.lines[index])
                 if len(found) == count:
                     break
+        if not found and not self.raised:
+            # A program that indents all that it says.
+            found = [line.strip() for line in reversed(self.lines) if line.strip()][:count]
         return found[::-1]
+
+    def indented(self, count: int) -> list[str]:
+        """Of the last lines those that are indented and belong to no exception."""
+        begin = max(0, len(self.lines) - count)
+        last = (line for i, line in enumerate(self.lines[begin:], begin) if i not in self._inside)
+        return [line.strip() for line in last if line.startswith((" ", "\t")) and line.strip()]
 
     def without(self, said: str) -> Log:
         """The log without a line."""
@@ -127,6 +136,7 @@ _RECORD = re.compile(
 )
 
 
+@lru_cache(maxsize=8)
 def read(text: str) -> Log:
     """Parse what one process printed."""
     lines = [owner_of(line)[1] for line in lines_of(text)]

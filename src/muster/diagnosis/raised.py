@@ -24,6 +24,8 @@ class Frame:
 
     @property
     def of_library(self) -> bool:
+        if _JAVA_LIBRARY.match(self.function):
+            return True
         return bool(_LIBRARY.search(self.file)) and self.file not in ("<stdin>", "<string>")
 
 
@@ -70,13 +72,17 @@ class Raised:
 
 
 _KIND = re.compile(r"((?:[\w$]+\.)*[\w$]+)(?=:|$)")
-# Nearly every line of a log is none of these.
-_MAY_BEGIN = re.compile(
-    r"Traceback \(most|^  File \"|called |libc\+\+abi|panicked at|Error\b|Exception\b|Throwable|^panic: |^fatal error: "
+# Nearly every line of a log has none of these.
+_MAY_BEGIN = (
+    *("Traceback (most", '  File "', "called ", "libc++abi", "panicked at", "Error", "Exception", "Throwable"),
+    *("panic: ", "fatal error: "),
 )
 _NAME = re.compile(r"[\w.<>]+(?:: |:$|$)|[\w.<>]+(?:Error|Exception|Group)\b")
 _LIBRARY = re.compile(
     r"\.p(?:yx|xi|xd)$|site-packages|dist-packages|/lib/python3|/lib64/python3|^<|/usr/lib/|node:internal|/rustc/|__autograph_generated|/bin/[\w-]+$"
+)
+_JAVA_LIBRARY = re.compile(
+    r"(?:java|javax|jdk|sun|com\.sun|scala|kotlin|org\.apache|org\.springframework|akka|System)\.\S"
 )
 _HEADER = re.compile(
     r"(?P<margin>\s*)(?P<what>Original |Exception Group |\+ Exception Group |traceback : )?"
@@ -102,15 +108,22 @@ _LOGGED = re.compile(
 )
 _LEVEL = re.compile(r"(?:^|[\s\[|:-])(?:ERROR|WARNING|WARN|CRITICAL|INFO|DEBUG|FATAL)(?=[\s\]|:-]|$)")
 _JAVA = re.compile(
-    r'(?:Exception in thread "[^"]*" )?(?P<line>(?:[a-z][\w$]*\.){2,}[\w$]*(?:Exception|Error|Throwable)(?:: .*)?)$'
+    r'(?:(?:Exception in thread "[^"]*"|Unhandled exception\.) )?'
+    r"(?P<line>(?:[A-Za-z][\w$]*\.){1,8}[\w$]*(?:Exception|Error|Throwable)(?:: .*)?)$"
 )
-_JAVA_FRAME = re.compile(r"\s+at (?P<function>[\w.$/<>]+)\((?P<file>[\w$]+\.\w+):(?P<line>\d+)\)$")
+_JAVA_FRAME = re.compile(
+    r"\s+at (?P<function>[\w.$/<>]+)\((?:(?P<file>[\w$]+\.\w+):(?P<line>\d+)\)$|"
+    r"[^()]{0,300}\) in (?P<path>\S+):line (?P<at>\d+)$)"
+)
+_UNHANDLED = re.compile(r'\[UnhandledPromiseRejection: .{0,300}with the reason "(?P<line>.{1,300}?)"\.\]')
 _JAVA_ANY_FRAME = re.compile(r"\s+at [\w.$/<>@]+\(|\s+\.\.\. \d+ (?:more|common)|\s*Suppressed: ")
 _RUST = re.compile(
     r"(?:\s*)thread '[^']*'(?: \(\d+\))? panicked at (?:'(?P<old>.*)', )?(?P<file>[^:']+):(?P<line>\d+):\d+:?$"
 )
 _NODE_FRAME = re.compile(r"\s+at (?:(?P<function>[^(]+) )?\(?(?P<file>[^()\s]+):(?P<line>\d+):\d+\)?$")
 _NODE = re.compile(r"(?:Uncaught )?(?:[A-Z]\w*)?Error(?: \[\w+\])?: ")
+_GO_STACK = re.compile(r"\s|goroutine \d|[\w./*()\[\]-]+\(|created by |exit status \d|\[signal ")
+_GO_PLACE = re.compile(r"\s+(?P<file>/\S+?\.go):(?P<line>\d+)")
 _GO = re.compile(r"(?:panic|fatal error): ")
 _TERMINATE = re.compile(
     r"(?:terminate called (?:after throwing an instance of '(?P<kind>[^']*)'|recursively"
@@ -123,6 +136,7 @@ _CONTINUES = re.compile(
     r"which did not|making sure all `forward`"
 )
 _MEMBER = re.compile(r"(?:\w+\.)*\w+(?:Error|Exception|Group|Interrupt|Exit|Warning)\b")
+_REMOTE_TASK = re.compile(r"ray\.exceptions\.\w+(?:\(\w+\))?: ray::")
 _MOST_MORE = 12
 _OF_THE_CHAIN = ("logged", "thread", "process", "task", "ignored")
 """Said once, above the first exception of a chain."""
@@ -138,9 +152,12 @@ class Reader:
 
     def read(self) -> list[Raised]:
         found: list[Raised] = []
+        text = "\n".join(self._lines)
+        marks = [mark for mark in _MAY_BEGIN if mark in text]
         index = 0
         while index < len(self._lines):
-            raised = self._at(index)
+            line = self._lines[index]
+            raised = self._at(index) if any(mark in line for mark in marks) else None
             if raised is None:
                 index += 1
                 continue
@@ -150,8 +167,6 @@ class Reader:
 
     def _at(self, index: int) -> Raised | None:
         line = self._lines[index]
-        if not _MAY_BEGIN.search(line):
-            return None
         if HEADER in line:
             return self._with_header(index, line)
         if line.startswith("  File ") and (frame := _FRAME.match(line)):
@@ -185,6 +200,8 @@ class Reader:
         if not (_MEMBER if apart else _NAME).match(line):
             # Another process wrote over it.
             return cut_off
+        if more and _REMOTE_TASK.match(more[0]):
+            frames += [self._frame(i, found) for i in range(at, end) if (found := _FRAME.match(self._lines[i]))]
         return Raised("python", line, index, end, tuple(frames), setting, more)
 
     def _stack(self, at: int, margin: str) -> tuple[list[Frame], int, bool]:
@@ -193,21 +210,33 @@ class Reader:
         while at < len(self._lines):
             line = self._lines[at]
             if match := _FRAME.match(line):
-                frames.append(Frame(match["file"], int(match["line"]), match["function"] or "", self._source(at)))
+                frames.append(self._frame(at, match))
             elif line and not line.startswith(margin + "  ") and (line.startswith(margin) or not line.startswith(" ")):
                 foreign = frames and HEADER not in line and not _NAME.match(line[len(margin) :])
                 # Another process may have printed a line in between.
-                if not foreign or not self._goes_on(at, margin):
+                if not foreign or not (self._goes_on(at, margin) or self._resumes(at)):
                     break
             elif not line and frames and not self._goes_on(at, margin):
                 return frames, at + 1, True
             at += 1
         return frames, at, False
 
+    def _frame(self, at: int, match: re.Match[str]) -> Frame:
+        return Frame(match["file"], int(match["line"]), match["function"] or "", self._source(at))
+
     def _goes_on(self, at: int, margin: str) -> bool:
         """Whether a blank line lies inside a stack: more of it follows, indented."""
         following = next((line for line in self._lines[at + 1 : at + 4] if line), "")
         return following.startswith(f"{margin}  ") or bool(_FRAME.match(following))
+
+    def _resumes(self, at: int) -> bool:
+        """Whether a stack goes on after a few lines that somebody else printed in between."""
+        for line in self._lines[at + 1 : at + _CUT_WITHIN + 3]:
+            if HEADER in line or _MEMBER.match(line):
+                return False
+            if _FRAME.match(line):
+                return True
+        return False
 
     def _source(self, at: int) -> str:
         following = self._lines[at + 1] if at + 1 < len(self._lines) else ""
@@ -236,9 +265,28 @@ class Reader:
                 break
             more.append(following.strip())
             end += 1
+        if end + 1 < len(self._lines) and not self._lines[end] and line.endswith(("error:", "Error:", "errors:")):
+            # A mere title; what it is about follows a blank line.
+            line, end = f"{line} {self._lines[end + 1].strip()}", end + 2
+        if more and more[-1].endswith("error:") and end < len(self._lines) and self._lines[end]:
+            more.append(self._lines[end].strip())
+            end += 1
         if line.endswith("in user code:"):
             return self._in_user_code(line, end)
+        if _REMOTE_TASK.match(line):
+            return self._in_remote_task(line, tuple(more), end)
         return line, tuple(more[:_MOST_MORE]), end
+
+    def _in_remote_task(self, line: str, more: tuple[str, ...], end: int) -> tuple[str, tuple[str, ...], int]:
+        """A message that goes on with the stack of a task in another process, and at its end the exception itself."""
+        told = ""
+        while end < len(self._lines) and HEADER not in self._lines[end]:
+            said = self._lines[end]
+            if not said.startswith(" ") and not _MEMBER.match(said):
+                break
+            told = said if not said.startswith(" ") and not _REMOTE_TASK.match(said) else told
+            end += 1
+        return told or line, (line, *more[:_MOST_MORE]), end
 
     def _in_user_code(self, line: str, end: int) -> tuple[str, tuple[str, ...], int]:
         """TensorFlow's message has the stack of a traced function, and at its end the exception itself."""
@@ -298,8 +346,10 @@ class Reader:
 
     def _beheaded(self, index: int) -> Raised | None:
         """A traceback of which only the end is there, because a log was cut."""
+        if index > _CUT_WITHIN:
+            return None
         frames, at, _ = self._stack(index, "")
-        if index > _CUT_WITHIN or len(frames) < 2 or at >= len(self._lines) or not _MEMBER.match(self._lines[at]):
+        if len(frames) < 2 or at >= len(self._lines) or not _MEMBER.match(self._lines[at]):
             return None
         line, more, end = self._message(at, "")
         return Raised("python", line, index, end, tuple(frames), more=more)
@@ -363,9 +413,20 @@ class Reader:
         if _NODE.match(line) and (match := _NODE_FRAME.match(following)):
             frame = Frame(match["file"].removeprefix("file://"), int(match["line"]), (match["function"] or "").strip())
             return Raised("node", line.removeprefix("Uncaught "), index, self._past(index + 1, _NODE_FRAME), (frame,))
+        if unhandled := _UNHANDLED.match(line):
+            return Raised("node", unhandled["line"], index, index + 1)
         if _GO.match(line) and any("goroutine " in later for later in self._lines[index + 1 : index + 4]):
-            return Raised("go", line, index, index + 1)
+            return self._go(index, line)
         return None
+
+    def _go(self, index: int, line: str) -> Raised:
+        at = index + 1
+        frames: list[Frame] = []
+        while at < len(self._lines) and (not self._lines[at] or _GO_STACK.match(self._lines[at])):
+            if place := _GO_PLACE.match(self._lines[at]):
+                frames.insert(0, Frame(place["file"], int(place["line"]), self._lines[at - 1].partition("(")[0]))
+            at += 1
+        return Raised("go", line, index, at, tuple(frames))
 
     def _java(self, index: int, line: str) -> Raised:
         causes: list[Raised] = []
@@ -375,7 +436,8 @@ class Reader:
         while at < len(self._lines):
             text = self._lines[at]
             if match := _JAVA_FRAME.match(text):
-                frames.append(Frame(match["file"], int(match["line"]), match["function"]))
+                file, line_number = match["file"] or match["path"], match["line"] or match["at"]
+                frames.append(Frame(file, int(line_number), match["function"]))
             elif text.startswith("Caused by: "):
                 frames = []
                 causes.insert(0, Raised("java", text.removeprefix("Caused by: "), at, at + 1))

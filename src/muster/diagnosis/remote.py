@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from muster.diagnosis import waiting
 from muster.diagnosis.causes import DEFINITE, RENDEZVOUS, Cause
 from muster.diagnosis.launchers import Process
-from muster.diagnosis.machine_rules import LOST_PEER
 from muster.diagnosis.raised import Raised
+from muster.diagnosis.table.machines import LOST_PEER
 
 _SAID = (
     re.compile(r"Exception (?:calling application|iterating \w+): (?P<said>[^\"\n]{1,300})"),

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from muster.diagnosis import machine_rules, program_rules
-from muster.diagnosis.rule import Rule, Where
+from muster.diagnosis.table import machines, programs
+from muster.diagnosis.table.rule import Rule, Where
 
 _OWN_FAULT = re.compile(
     r"(?:Key|Index|Type|Attribute|Name|UnboundLocal|ZeroDivision|Value|Import|ModuleNotFound|FileNotFound|UnicodeDecode"
@@ -21,14 +21,15 @@ _OWN_FAULT = re.compile(
 """Exceptions that tell of a fault in the program, whatever their words remind of."""
 
 RULES: tuple[Rule, ...] = (
-    *machine_rules.DEVICES,
-    *machine_rules.MEMORY_AND_DISK,
-    *program_rules.LOADERS,
-    *machine_rules.MEETING,
-    *program_rules.ENVIRONMENT,
-    *program_rules.DATA,
-    *machine_rules.PEERS,
-    *program_rules.SCRIPT,
+    *machines.DEVICES,
+    *machines.MEMORY_AND_DISK,
+    *programs.LOADERS,
+    *programs.LIMITS,
+    *machines.MEETING,
+    *programs.ENVIRONMENT,
+    *programs.DATA,
+    *machines.PEERS,
+    *programs.SCRIPT,
 )
 """Every rule, in the order in which they are tried."""
 

@@ -20,7 +20,7 @@ _OWNED = re.compile(
     r"(?:\[default(?P<local>\d+)\]:)?\[rank(?P<rank>\d+)\]: ?|\[default(?P<tee>\d+)\]:"
     r"|\[\d+,(?P<mpi>\d+)\](?:<std(?:out|err)>)?: ?|\[(?P<horovod>\d+)\]<std(?:out|err)>:"
 )
-_GLUED_OWNER = re.compile(r"([^\n:])(\[rank\d{1,6}\]: Traceback)")
+_OWNED_HEADER = re.compile(r"\[rank\d{1,6}\]: Traceback")
 _STAMP = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)? ?")
 # What may stand in front of the header of a traceback in the same line and belongs to it.
 _BEFORE_HEADER = re.compile(r"[\s|+]*(?:Original |Exception Group )?$|\s*traceback : $|[╭+][─-]+ $|[\w.]+\s{2,}$")
@@ -34,13 +34,18 @@ def bounded(text: str) -> str:
         text = f"{text[: _MOST_CHARS // 4]}\n…\n{text[-_MOST_CHARS * 3 // 4 :]}"
     if "[rank" in text:
         # Another process had not ended its line.
-        text = _GLUED_OWNER.sub(r"\1\n\2", text)
+        text = _OWNED_HEADER.sub(_on_its_own_line, text)
     if len(text) <= _RAW_CHARS:
         return text
     lines = text.split("\n")
     if len(lines) > _MOST_LINES:
         lines = [*lines[: _MOST_LINES // 10], "…", *lines[-_MOST_LINES * 9 // 10 :]]
     return "\n".join(line if len(line) <= _RAW_CHARS else _middle_out(line) for line in lines)
+
+
+def _on_its_own_line(match: re.Match[str]) -> str:
+    before = match.string[match.start() - 1 : match.start()]
+    return match[0] if before in ("", "\n", ":") else f"\n{match[0]}"
 
 
 def _middle_out(line: str) -> str:

@@ -7,11 +7,10 @@ exit slowly. "The peer closed the connection" is never first while something els
 from __future__ import annotations
 
 import re
-import signal as signals
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from muster.diagnosis import accused, gangs, meeting, remote, waiting
+from muster.diagnosis import accused, gangs, meeting, remote, waiting, wording
 from muster.diagnosis.advice import peers, steps
 from muster.diagnosis.advice.case import port_in
 from muster.diagnosis.causes import (
@@ -21,11 +20,10 @@ from muster.diagnosis.causes import (
     cause_of,
     complaint,
     headline_of,
-    sounds_like_failure,
-    telling_line,
 )
-from muster.diagnosis.launchers import Process, children_of, first_of_program, is_mpirun, processes_of
-from muster.diagnosis.machine_rules import HAND_MADE_MEETING
+from muster.diagnosis.launchers import Process, children_of, first_of_program, processes_of
+from muster.diagnosis.table.machines import HAND_MADE_MEETING
+from muster.diagnosis.words import telling_line
 from muster.wire.verdicts import (
     CANCELLED,
     COMPLETED,
@@ -44,9 +42,10 @@ _MOST_SHOWN = 64
 _MPI_ERR_UNKNOWN = 14
 """How Open MPI ends a rank that has lost a peer, whether or not it gets to say so."""
 
-_FROM_OUTSIDE = (signals.SIGKILL, signals.SIGTERM, signals.SIGINT, signals.SIGHUP)
+
 _ASKED_TO_END = re.compile(r"SignalException|got signal: 15|SIGTERM|signal 15\b")
 _SOURCE = re.compile(r"\[/[^\]\s]{1,300}\.(?:cc|cpp|h|hpp):\d{1,5}\] ")
+_SAYS_ITS_RANK = re.compile(r"\[Rank \d+\]|\bRank \d+\] ")
 _GAVE_UP = re.compile(r"(?i)time(?:d )?-?out|within \d|\bwait(?:ed|ing)\b|only \d|DEADLINE|not all\b|clients joined")
 _LAUNCHER_USAGE = re.compile(r": (?:torchrun|accelerate|deepspeed|horovodrun|mpirun|mpiexec)\S{0,80}: error: ")
 _MPI_LOG = "The log of mpirun, user_logs/mpi_log.txt, says more."
@@ -85,7 +84,7 @@ def _as_the_job_counts(made: Verdict, evidence: Evidence) -> Verdict:
     told = re.search(r": Executable: (\S+)", made.message)
     if told and (started := first_of_program(evidence.ranks[0], told[1])) is not None:
         return replace(made, rank=started)
-    launchers = [rank for rank in evidence.ranks if children_of(rank) > 1 or (told and is_mpirun(rank))]
+    launchers = [rank for rank in evidence.ranks if children_of(rank) > 1 or told]
     own = next((rank for rank in launchers if rank.rank == made.rank), None)
     if own is None:
         return made
@@ -149,8 +148,9 @@ def _speaks_of_others(cause: Cause) -> bool:
 def _of_blame(blame: gangs.Blame, first: Cause, processes: Sequence[Process], evidence: Evidence) -> Verdict:
     """Where one rank complains, and another is to blame."""
     assert blame.process is not None
-    message = f"{_who(blame)} {blame.why}{_its_words(blame)}; {_where(first.rank)}: {_SOURCE.sub('', first.headline)}"
-    second = Candidate(first.code, _where(first.rank) + _what(first), first.rank.rank)
+    said = f"{wording.where(first.rank)}: {_SOURCE.sub('', first.headline)}"
+    message = f"{_who(blame)} {blame.why}{_its_words(blame, processes)}; {said}"
+    second = Candidate(first.code, wording.where(first.rank) + wording.what(first), first.rank.rank)
     return _verdict(
         meeting.code_of_waiting(first),
         message,
@@ -193,7 +193,7 @@ def _causes(evidence: Evidence, processes: Sequence[Process]) -> list[Cause]:
 
 def _by_mpirun(cause: Cause) -> bool:
     """Whether mpirun, which ends by itself what a lost node left, may be the cause."""
-    return cause.rank.role == "launcher" or cause.signal in _FROM_OUTSIDE
+    return cause.rank.role == "launcher" or cause.signal in wording.FROM_OUTSIDE
 
 
 def _taken_back(evidence: Evidence) -> bool:
@@ -210,7 +210,7 @@ def _taken_back(evidence: Evidence) -> bool:
 def _by_signal(process: Process) -> bool:
     """Whether something other than the job ended a process."""
     rank = process.rank
-    if rank.lost_with or rank.signal in _FROM_OUTSIDE or rank.exit_code in (128 + 15, 128 + 9):
+    if rank.lost_with or rank.signal in wording.FROM_OUTSIDE or rank.exit_code in (128 + 15, 128 + 9):
         return True
     cause = cause_of(process)
     return cause.weight >= RENDEZVOUS or bool(_ASKED_TO_END.search("\n".join(cause.lines)))
@@ -239,6 +239,9 @@ def _in_context(cause: Cause, alone: bool, mpi: bool) -> Cause:
     if not alone or cause.rank.launcher_rank is not None or cause.finding is None or not cause.finding.rule.victim:
         return cause
     if cause.code == "rendezvous" and cause.finding.rule.name != HAND_MADE_MEETING:
+        return cause
+    if cause.code == "collective" and _SAYS_ITS_RANK.search(cause.headline):
+        # A library that counts ranks complains: the others exist, though their logs are not here.
         return cause
     return replace(cause, code="exception" if cause.raised else "exit_code", weight=0)
 
@@ -273,7 +276,7 @@ def _of_connection(causes: Sequence[Cause], processes: Sequence[Process], eviden
     first = causes[0]
     if _went_elsewhere(first, causes, evidence):
         return _of_rank(first, evidence, causes)
-    said = f"{_where(first.rank)}: {_SOURCE.sub('', first.headline)}"
+    said = f"{wording.where(first.rank)}: {_SOURCE.sub('', first.headline)}"
     ranks = [process.rank for process in processes]
     told = {process.rank.rank: found.line for process in processes if (found := complaint(process))}
     surely = any(cause.code in ("rendezvous", "collective") for cause in causes)
@@ -287,13 +290,14 @@ def _of_connection(causes: Sequence[Cause], processes: Sequence[Process], eviden
             blame = gangs.Blame(None, "", sure=False)
         elif blame.process is None or not blame.sure:
             blame = accused.met_elsewhere(processes, evidence.facts.master_port) or blame
-    elif blame.process is None and surely:
-        blame = accused.differs(processes) or accused.by_progress(processes) or blame
+    elif surely and (blame.process is None or not blame.sure):
+        blame = accused.by_words(processes, blame)
     if blame.process is not None and (own := accused.own_trouble(blame.process)) is not None:
         made = _of_rank(replace(own, sure=False), evidence, causes)
-        return replace(made, message=f"{made.message}; it {blame.why}; {said}", confidence="likely")
+        hint = made.next or peers.why_not_there(blame)
+        return replace(made, message=f"{made.message}; it {blame.why}; {said}", next=hint, confidence="likely")
     if blame.process is not None:
-        message = f"{_who(blame)} {blame.why}{_its_words(blame)}; {said}"
+        message = f"{_who(blame)} {blame.why}{_its_words(blame, processes)}; {said}"
         hint = peers.why_not_there(blame)
         sure: Confidence = "certain" if blame.sure else "likely"
         of = blame.process.rank
@@ -332,13 +336,18 @@ def _went_elsewhere(first: Cause, causes: Sequence[Cause], evidence: Evidence) -
 
 def _who(blame: gangs.Blame) -> str:
     assert blame.process is not None
-    return peers.ranks(blame.all_of) if blame.all_of else _where(blame.process.rank)
+    return peers.ranks(blame.all_of) if blame.all_of else wording.where(blame.process.rank)
 
 
-def _its_words(blame: gangs.Blame) -> str:
-    """What the rank to blame said last: of one that left or hangs, that may be all there is."""
+def _its_words(blame: gangs.Blame, processes: Sequence[Process]) -> str:
+    """What the rank to blame said last, or said alone: of one that left or hangs, that may be all there is."""
     assert blame.process is not None
-    said = telling_line(blame.process.log) if not blame.process.log.raised and not blame.next else ""
+    if blame.next:
+        return ""
+    if blame.process.log.raised:
+        alone = accused.said_alone(blame.process, processes)
+        return f"; it alone had said: {alone[:160]}" if alone and alone[:160] not in blame.why else ""
+    said = telling_line(blame.process.log)
     return f"; its last line: {said[:160]}" if said else ""
 
 
@@ -359,20 +368,19 @@ def _of_timeout(processes: Sequence[Process], evidence: Evidence) -> Verdict:
             hint = peers.why_not_there(found)
             return _verdict("rendezvous", message, evidence, found.process.rank, hint=hint, confidence="likely")
     if blame is None or blame.process is None:
-        blame = gangs.all_wait(running) or accused.by_progress(running)
+        blame = accused.waits_with_another_value(running) or gangs.all_wait(running) or accused.by_progress(running)
     if blame is not None and blame.process is not None:
+        if (own := accused.said_trouble(blame.process)) is not None:
+            made = _of_rank(own, evidence, ())
+            hint = made.next or peers.why_not_there(blame)
+            return replace(made, message=f"{made.message}; it {blame.why}, and {limit}", next=hint, confidence="likely")
         message = f"{limit}; {_who(blame)} {blame.why}"
         hint = peers.why_not_there(blame)
         return _verdict("timeout", message, evidence, blame.process.rank, hint=hint, confidence="likely")
     at = gangs.places(running)
     if not at and len(running) == 1 and (doing := gangs.doing(running[0])):
-        at = f"{_where(running[0].rank)} {doing}"
+        at = f"{wording.where(running[0].rank)} {doing}"
     return _verdict("timeout", f"{limit}; {at}" if at else limit, evidence, hint=peers.needs_longer(running))
-
-
-def _where(rank: RankEvidence) -> str:
-    who = "mpirun" if rank.role == "launcher" else f"rank {rank.rank}"
-    return f"{who} on {rank.node}" if rank.node else who
 
 
 def _of_rank(cause: Cause, evidence: Evidence, causes: Sequence[Cause]) -> Verdict:
@@ -384,7 +392,7 @@ def _of_rank(cause: Cause, evidence: Evidence, causes: Sequence[Cause]) -> Verdi
     confidence: Confidence = "certain" if cause.sure and second is None else "likely"
     if cause.code == "exit_code" and not cause.headline:
         confidence = "unsure"
-    message = _where(rank) + _what(cause)
+    message = wording.where(rank) + wording.what(cause)
     return _verdict(
         cause.code,
         message,
@@ -398,51 +406,16 @@ def _of_rank(cause: Cause, evidence: Evidence, causes: Sequence[Cause]) -> Verdi
     )
 
 
-def _what(cause: Cause) -> str:
-    """What happened, to follow "rank 3 on node-0"."""
-    rank, said = cause.rank, cause.headline
-    if cause.code == "signal" and cause.signal is not None:
-        native = f": {said}" if said and cause.signal not in _FROM_OUTSIDE else ""
-        after = "" if native else _last_line(cause)
-        return f" was ended by {_signal_name(cause.signal)}{_CRASHES.get(cause.signal, '')}{native}{after}"
-    if cause.code == "exit_code":
-        how = f" exited with code {rank.exit_code}"
-        if cause.signal is not None:
-            how = f" ended by itself, and by {_signal_name(cause.signal)} while it was leaving"
-        return how + (f": {said}" if sounds_like_failure(said) else f"; its last line: {said}" if said else "")
-    if cause.code == "platform" and rank.lost_with:
-        return f" was ended because the {rank.lost_with} that kept it was killed"
-    if cause.code == "platform":
-        return f" {said}"
-    if cause.code == "launcher_missing" and rank.refusal:
-        return f" could not be started: {rank.refusal}"
-    if cause.code == "host_oom" and cause.signal == signals.SIGKILL:
-        return " was killed because the node ran out of memory"
-    return f": {said}" if said else " failed"
-
-
-_CRASHES: Mapping[int, str] = {
-    signals.SIGSEGV: " (segmentation fault)",
-    signals.SIGBUS: " (bus error)",
-    signals.SIGFPE: " (floating point exception)",
-    signals.SIGILL: " (illegal instruction)",
-}
-
-
-def _last_line(cause: Cause) -> str:
-    """How far a process came that was ended without a word."""
-    words = cause.process.log.last_words(1)
-    return f"; its last line: {words[0].strip()[:160]}" if words else ""
-
-
 def _second(cause: Cause, causes: Sequence[Cause]) -> Candidate | None:
     """The next best explanation: another rank's definite failure of another kind, or an exception printed earlier."""
     mine = gangs.likeness(cause)
     for other in causes:
         if other.rank.rank != cause.rank.rank and other.weight == cause.weight and gangs.likeness(other) != mine:
-            return Candidate(other.code, _where(other.rank) + _what(other), other.rank.rank)
+            return Candidate(other.code, wording.where(other.rank) + wording.what(other), other.rank.rank)
     if cause.earlier is not None and cause.earlier.line and not cause.sure:
-        return Candidate("exception", f"{_where(cause.rank)} had printed {headline_of(cause.earlier)}", cause.rank.rank)
+        return Candidate(
+            "exception", f"{wording.where(cause.rank)} had printed {headline_of(cause.earlier)}", cause.rank.rank
+        )
     return None
 
 
@@ -485,10 +458,3 @@ def _verdict(
         second=second,
         of_script=of_script,
     )
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signals.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

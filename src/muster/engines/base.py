@@ -70,6 +70,8 @@ class Engine(ABC):
     name: ClassVar[str]
     on_this_machine: ClassVar[bool] = False
     """Its nodes see the folders of the server's machine."""
+    takes_orders_from_ranks: ClassVar[bool] = False
+    """Whoever reaches its network may run anything there as its account, so that a sandbox keeps nobody apart."""
 
     @abstractmethod
     def check(self, cluster: Cluster) -> list[str]:

@@ -65,6 +65,11 @@ class Engines:
         engine = self._found(name) if name else None
         return isinstance(engine, Engine) and engine.on_this_machine
 
+    def takes_orders_from_ranks(self, name: str | None) -> bool:
+        """Whether ranks may have the engine run anything as its account."""
+        engine = self._found(name) if name else None
+        return isinstance(engine, Engine) and engine.takes_orders_from_ranks
+
     def trouble(self, name: str) -> str:
         """Why an engine cannot be used; empty: it can."""
         found = self._found(name)

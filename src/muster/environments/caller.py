@@ -9,6 +9,7 @@ from pathlib import Path
 
 from muster.environments.images.command import Engine
 from muster.environments.images.probe import Contents
+from muster.environments.venvs.wheels import NoWheels, Wheels
 from muster.host.locks import HeldLock
 from muster.wire.environments import AgreedVersions, BuiltEnvironment
 from muster.wire.node.containers import Container
@@ -44,6 +45,8 @@ class Caller:
     """Reports to the server what this node came to, if anything yet; answers with what the gang keeps to."""
     unpack: Callable[[str, Path], None]
     """Copies the files of a snapshot to a folder."""
+    wheels: Wheels = field(default_factory=NoWheels)
+    """Compiled ones that the workspace's nodes share."""
 
     @property
     def name(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 
 CURATED = (
@@ -39,7 +40,20 @@ _MEANINGS = (
     (r"sklearn|scikit|lightgbm|xgboost|automl|responsibleai|tabular|dask", "sklearn", "sklearn"),
     (r"(^|-)jax", "jax", "jax"),
 )
-_WITH_HOROVOD = {"pytorch": "horovod-torch", "tensorflow": "horovod-tensorflow", "keras": "horovod-tensorflow"}
+_WITH_HOROVOD = {
+    "pytorch": "horovod-torch",
+    "deepspeed": "horovod-torch",
+    "tensorflow": "horovod-tensorflow",
+    "keras": "horovod-tensorflow",
+}
+_WITH_MODULE = {
+    "deepspeed": "deepspeed",
+    "lightning": "lightning",
+    "pytorch_lightning": "lightning",
+    "transformers": "transformers",
+    "accelerate": "transformers",
+    "datasets": "transformers",
+}
 _TENSORFLOW_1 = re.compile(r"(tensorflow|tf)-?1\.\d")
 # Images that hold an operating system, Python, conda or MPI, and no framework.
 _PLAIN_IMAGE = re.compile(
@@ -55,10 +69,26 @@ _FRAMEWORK_IMAGE = re.compile(
 _BARE = re.compile(r"minimal|tutorial|openmpi|base|python-?\d|mlflow|inference")
 
 
-def with_horovod(name: str) -> str | None:
-    """The curated environment that a name of Azure ML's stands for where the script imports Horovod; None: no other."""
+def with_imports(name: str, modules: Collection[str], is_mpi: bool) -> tuple[str, str] | None:
+    """The curated environment that a name of Azure ML's stands for because of what the script imports, and the module.
+
+    Images of PyTorch held more there than one environment holds here. None: what the name alone stands for.
+    """
+    found = meaning(name, is_mpi)
+    if found is None or not found.old:
+        return None
+    if is_mpi and "horovod" in modules and found.curated in _WITH_HOROVOD:
+        return _WITH_HOROVOD[found.curated], "horovod"
+    for module, other in _WITH_MODULE.items():
+        if module in modules and found.curated in ("pytorch", "deepspeed"):
+            return (other, module) if other != found.curated else None
+    return None
+
+
+def is_azure(name: str) -> bool:
+    """Whether a name is one of Azure ML's that stands for a curated environment."""
     found = meaning(name, is_mpi=False)
-    return _WITH_HOROVOD.get(found.curated or "") if found is not None and found.old else None
+    return found is not None and found.old
 
 
 def azure_notice(name: str, curated: str | None) -> str:

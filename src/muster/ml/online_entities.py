@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from muster.job.endpoints.deployment import DeploymentFile, deployment_of
 from muster.job.endpoints.endpoint import EndpointFile, endpoint_of
 from muster.sdk.model import Model
 from muster.wire.codec import Json
+from muster.wire.serving.endpoints import DeploymentView, EndpointKeys, EndpointView
 
 
 class Described:
@@ -20,7 +22,7 @@ class Described:
 
     def described(self) -> dict[str, Json]:
         """The values as a file has them."""
-        return {key: _plain(value) for key, value in vars(self).items() if value is not None}
+        return {key: _plain(value) for key, value in vars(self).items() if value is not None and key[0] != "_"}
 
 
 class CodeConfiguration(Described):
@@ -59,6 +61,25 @@ class ManagedOnlineEndpoint(Described):
     traffic: Mapping[str, int]
     mirror_traffic: Mapping[str, int]
     scoring_uri: str | None = None
+    openapi_uri: str | None = None
+    provisioning_state: str | None = None
+    _view: EndpointView | None = None
+
+    @classmethod
+    def of(cls, view: EndpointView) -> ManagedOnlineEndpoint:
+        """An endpoint that is there: what is changed in it, `begin_create_or_update` takes."""
+        made = cls(
+            name=view.name, description=view.description, tags=dict(view.tags), properties=dict(view.properties),
+            auth_mode=view.auth_mode, traffic=dict(view.traffic), mirror_traffic=dict(view.mirror_traffic),
+            compute=view.compute, scoring_uri=view.scoring_uri, openapi_uri=view.openapi_uri,
+            provisioning_state="Creating" if view.state == "starting" else "Succeeded",
+        )  # fmt: skip
+        made._view = view
+        return made
+
+    def __getattr__(self, name: str) -> Any:
+        """What else the server said of it: `state`, `deployments`, `run` and others."""
+        return _of_view(self, name)
 
     def said(self) -> EndpointFile:
         """Checked, as from a file; raises JobError."""
@@ -74,6 +95,37 @@ class ManagedOnlineDeployment(Described):
 
     name: str
     endpoint_name: str
+    instance_count: int
+    scale_settings: Described | None
+    request_settings: Described | None
+    environment_variables: Mapping[str, str] | None
+    provisioning_state: str | None = None
+    _view: DeploymentView | None = None
+
+    @classmethod
+    def of(cls, view: DeploymentView, spec: Mapping[str, Json]) -> ManagedOnlineDeployment:
+        """A deployment that is there, with the job of its run: what is changed in it can be deployed again."""
+        settings, limits = _settings(spec), view.limits
+        made = cls(
+            name=view.name, endpoint_name=view.endpoint, description=view.description, tags=dict(view.tags),
+            instance_count=view.instances, model=_model(view, spec), compute=spec.get("compute"),
+            environment_variables=spec.get("environment_variables"), idempotent=limits.idempotent,
+            code_configuration=_code(spec, settings), provisioning_state=_PROVISIONING[view.state],
+            request_settings=OnlineRequestSettings(
+                request_timeout_ms=limits.timeout_ms,
+                max_concurrent_requests_per_instance=limits.concurrency,
+                max_queue_wait_ms=limits.queue_wait_ms,
+            ),
+            scale_settings=_scale(view, settings),
+        )  # fmt: skip
+        if view.state == "serving" and not view.has_come_up:
+            made.provisioning_state = "Failed"
+        made._view = view
+        return made
+
+    def __getattr__(self, name: str) -> Any:
+        """What else the server said of it: `state`, `ready`, `run`, `why` and others."""
+        return _of_view(self, name)
 
     def said(self) -> DeploymentFile:
         """Checked, as from a file; raises JobError. Paths are relative to the current folder."""
@@ -82,6 +134,77 @@ class ManagedOnlineDeployment(Described):
 
 class KubernetesOnlineDeployment(ManagedOnlineDeployment):
     """The same on a cluster that its endpoint names."""
+
+
+class EndpointAuthKeys:
+    """The two keys of an endpoint."""
+
+    def __init__(self, primary_key: str | None = None, secondary_key: str | None = None) -> None:
+        self.primary_key = self.primary = primary_key
+        self.secondary_key = self.secondary = secondary_key
+
+
+class EndpointAuthToken:
+    """A token that opens an endpoint for a while."""
+
+    def __init__(self, access_token: str | None = None, expiry_time_utc: float = 0, **kwargs: Any) -> None:
+        self.access_token = self.token = access_token
+        self.expiry_time_utc = self.expires_at = expiry_time_utc
+        self.token_type = "Bearer"
+
+
+def keys_of(found: EndpointKeys) -> EndpointAuthKeys | EndpointAuthToken:
+    """What opens an endpoint, with Azure ML's names."""
+    if found.token is not None:
+        return EndpointAuthToken(found.token, found.expires_at or 0)
+    return EndpointAuthKeys(found.primary, found.secondary)
+
+
+_PROVISIONING = {
+    "starting": "Creating",
+    "updating": "Updating",
+    "serving": "Succeeded",
+    "failed": "Failed",
+    "stopped": "Canceled",
+}
+
+
+def _of_view(entity: Any, name: str) -> Any:
+    view = vars(entity).get("_view")
+    if name.startswith("_") or view is None:
+        raise AttributeError(f"{type(entity).__name__} has no {name!r}: it was not given")
+    return getattr(view, name)
+
+
+def _settings(spec: Mapping[str, Json]) -> Mapping[str, Json]:
+    """What the replicas were told: the one argument of their command."""
+    command = spec.get("command")
+    found = json.loads(command[3]) if isinstance(command, list) and len(command) > 3 else {}
+    return found if isinstance(found, Mapping) else {}
+
+
+def _model(view: DeploymentView, spec: Mapping[str, Json]) -> str | None:
+    if view.model is not None:
+        return f"azureml:{view.model}"
+    inputs = spec.get("inputs")
+    given = inputs.get("model") if isinstance(inputs, Mapping) else None
+    return str(given["path"]) if isinstance(given, Mapping) and given.get("path") else None
+
+
+def _code(spec: Mapping[str, Json], settings: Mapping[str, Json]) -> CodeConfiguration | None:
+    script = settings.get("script")
+    return CodeConfiguration(str(spec.get("code") or "."), str(script)) if script else None
+
+
+def _scale(view: DeploymentView, settings: Mapping[str, Json]) -> Described:
+    if view.max_instances == view.instances:
+        return DefaultScaleSettings()
+    target = settings.get("target_percent")
+    return TargetUtilizationScaleSettings(
+        min_instances=view.instances,
+        max_instances=view.max_instances,
+        target_utilization_percentage=round(target) if isinstance(target, int | float) else 70,
+    )
 
 
 def _plain(value: Any) -> Json:

@@ -10,6 +10,7 @@ import { ComparePage } from "./pages/compare.js";
 import { ClustersPage } from "./pages/clusters.js";
 import { DataPage } from "./pages/data.js";
 import { ModelsPage } from "./pages/models.js";
+import { EndpointsPage } from "./pages/endpoints.js";
 import { EnvironmentsPage } from "./pages/environments.js";
 import { PeoplePage } from "./pages/people.js";
 import { SubmitPage } from "./pages/submit.js";
@@ -22,6 +23,7 @@ const PAGES = [
   [/^\/clusters$/, ClustersPage],
   [/^\/data(?:\/([^/]+))?(?:\/(.*))?$/, DataPage],
   [/^\/models$/, ModelsPage],
+  [/^\/endpoints(?:\/([^/]+))?$/, EndpointsPage],
   [/^\/environments$/, EnvironmentsPage],
   [/^\/people$/, PeoplePage],
   [/^\/submit$/, SubmitPage],
@@ -31,6 +33,7 @@ const MENU = [
   ["/clusters", "Clusters", "c"],
   ["/data", "Data", "d"],
   ["/models", "Models", "m"],
+  ["/endpoints", "Endpoints", "n"],
   ["/environments", "Environments", "e"],
   ["/people", "People", "p"],
   ["/submit", "Submit", "s"],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ from muster.client.models import Models, new_model
 from muster.errors import Conflict, JobError
 from muster.models.references import ModelReference
 from muster.sdk.connected import Connected
+from muster.sdk.webservice import DeploymentConfiguration, InferenceConfig, Webservice, deploy
 from muster.wire.codec import Json
 from muster.wire.models import MODEL_TYPES, ModelChanges, ModelDetails, ModelLineage, ModelType, ModelView
 
@@ -82,6 +83,20 @@ class Model:
             properties=properties,
         )
         return Model._of(workspace, Models(workspace.client.calls).upload(Path(model_path).expanduser(), model))
+
+    @staticmethod
+    def deploy(
+        workspace: Connected,
+        name: str,
+        models: Sequence[Model],
+        inference_config: InferenceConfig | None = None,
+        deployment_config: DeploymentConfiguration | None = None,
+        deployment_target: Any = None,
+        overwrite: bool = False,
+        show_output: bool = False,
+    ) -> Webservice:
+        """Make a service of a model and a script; `wait_for_deployment()` waits until it answers."""
+        return deploy(workspace, name, models, inference_config, deployment_config, deployment_target, overwrite)
 
     @staticmethod
     def list(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import io
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from muster.host.files import is_safe_path
 from muster.runtime import values
 from muster.runtime.run import Run as ContextRun
 from muster.runtime.uploads import check_name, folder_files
+from muster.sdk import notebook
 from muster.sdk.connected import Connected
 from muster.sdk.model import Model
 from muster.sdk.output import LineMerger, show
@@ -359,20 +359,20 @@ class Run:
 
     def _repr_html_(self) -> str:
         view = self._refresh()
-        rows = {
+        rows: dict[str, object] = {
             "Experiment": view.experiment,
             "Id": self.id,
             "Status": self.status,
             "Why": view.reason or (view.verdict.message if view.verdict else ""),
             "Ranks": view.num_ranks,
-            **{name: value for name, value in view.metrics.items() if not name.startswith("node/")},
+            **{name: value for name, value in view.metrics.items() if not name.startswith(("node/", "muster/"))},
         }
-        cells = "".join(
-            f"<tr><th style='text-align:left'>{html.escape(str(key))}</th><td>{html.escape(str(value))}</td></tr>"
-            for key, value in rows.items()
-            if value not in (None, "")
-        )
-        return f"<table>{cells}</table>"
+        series = self._client.metric_series(self.id, points=notebook.POINTS) if view.metrics else []
+        return notebook.table(rows) + notebook.charts(series)
+
+    def _ipython_display_(self) -> None:
+        """What a cell shows that ends with a run: it goes on until the run has ended."""
+        notebook.show(self, repr(self))
 
     @property
     def _client(self) -> Client:

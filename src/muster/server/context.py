@@ -14,6 +14,7 @@ from muster.server.disk import DiskState
 from muster.server.endpoints.state import EndpointsState
 from muster.server.hub import Hub
 from muster.server.logs.steps import PrintedSteps
+from muster.server.monitoring.settings import TelemetrySettings
 from muster.server.nodes.state import NodesState, RemoteAccess
 from muster.server.notifications.state import NotificationsState
 from muster.server.people import audit
@@ -61,6 +62,8 @@ class Context:
     printed: PrintedSteps = field(default_factory=PrintedSteps)
     """How far scripts are by what they print."""
     notifications: NotificationsState = field(default_factory=NotificationsState)
+    telemetry: TelemetrySettings | None = None
+    """Where the life of runs is exported to; None: nowhere."""
     missing_runs: str = ""
     """Which runs the store has and the database lacks, for people."""
     touched: float = field(default_factory=time.monotonic)

@@ -31,6 +31,8 @@ class NodeContact:
     setup_error: str | None = None
     """Why its node's set-up failed, if it did."""
     host: str = ""
+    builds: bool = False
+    """It takes orders to build environments."""
 
 
 class Hub:

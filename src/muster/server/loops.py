@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 
@@ -34,14 +34,26 @@ from muster.server.database.backup import AutomaticBackups
 from muster.server.database.connection import Transaction
 from muster.server.database.records import CLUSTERS, RUN, add_note
 from muster.server.database.reserve import Reserve, Room
+from muster.server.environments import building
 from muster.server.nodes import allocations, clusters, lifecycle, managers
-from muster.server.nodes.agents import ensure_agents, poll
+from muster.server.nodes.agents import bring_agents, ensure_agents, poll
 from muster.server.runs import attempts, changes, record_files, retries
 from muster.wire import states
 
 log = logging.getLogger("muster.server")
 
 _MAYBE_BEHIND = 100
+
+
+async def kept_up(loop_of: Callable[[Context], Awaitable[None]], context: Context) -> None:
+    """Run a loop that must last as long as the server does: one that ends by a fault is begun again."""
+    while True:
+        try:
+            return await loop_of(context)
+        except Exception:
+            log.exception("%s ended by a fault; it is begun again", loop_of.__name__)
+            await asyncio.sleep(WATCH_S)
+            context.hub.changed(queue=True)
 
 
 async def scheduler(context: Context) -> None:
@@ -65,8 +77,7 @@ async def scheduler(context: Context) -> None:
             await asyncio.sleep(WATCH_S)
             context.hub.scheduler.set()
             continue
-        if started:
-            await ensure_agents(context, started)
+        bring_agents(context, started)
 
 
 def schedule_at_once(context: Context) -> Callable[[Transaction], None]:
@@ -82,7 +93,7 @@ def schedule_at_once(context: Context) -> Callable[[Transaction], None]:
             transaction.after_commit = [lambda: context.hub.changed(queue=True)]
             return
         if started:
-            transaction.after_commit.append(lambda: context.hub.spawn(ensure_agents(context, started)))
+            transaction.after_commit.append(lambda: bring_agents(context, started))
 
     return work
 
@@ -112,10 +123,10 @@ def schedule_pass(context: Context, transaction: Transaction) -> list[tuple[str,
     held = queue.dependencies.held
     rules = {name: replace(rule, held=held) for name, rule in rules.items()} if held else rules
     rules = queue.with_shares(rules, running, now)
+    rules, started = building.before_pass(context, transaction, capacity, rules)
     decision = schedule(queue.queues, capacity, rules, now)
     queue.note(transaction, decision, capacity, now)
     queue.explain(decision, capacity, rules, now)
-    started: list[tuple[str, str]] = []
     for start in decision.starts:
         to_come = rules[capacity.running[start.run_id].cluster].hands_on
         started += attempts.begin(context, transaction, start, to_come)
@@ -141,6 +152,7 @@ async def watch_nodes(context: Context) -> None:
                 await asyncio.to_thread(allocations.tidy, context)
             await managers.watch(context, known)
             open_nodes = await context.database.read(_open_nodes)
+            open_nodes = sorted({*open_nodes, *context.runs.builds.nodes()})
             lives = await poll(context, open_nodes)
             over = await _note_endings(context, {node for _, node in open_nodes})
             met = (met | context.hub.contacts.keys()) & {node for _, node in open_nodes}
@@ -160,7 +172,8 @@ async def watch_nodes(context: Context) -> None:
                 await context.database.write(lose)
                 if give_up:
                     gone_since.pop(node, None)
-                else:
+                elif not context.nodes.asking[cluster].locked():
+                    # Where its engine is at it still, it is asked again in the next round.
                     await ensure_agents(context, [(cluster, node)])
         except Exception:
             log.exception("watching over the nodes failed; it is tried again")

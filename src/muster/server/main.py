@@ -56,6 +56,8 @@ from muster.server.http.invitation import invitation
 from muster.server.http.listening import BoundedHttp, most_connections
 from muster.server.http.remote import RemoteListener
 from muster.server.hub import Hub
+from muster.server.monitoring.settings import read_telemetry
+from muster.server.monitoring.telemetry import export_telemetry
 from muster.server.nodes import agents, lifecycle, queue_jobs
 from muster.server.nodes.clusters import has_living_nodes
 from muster.server.nodes.state import NodesState
@@ -193,11 +195,12 @@ class Process:
             loops.keep_records,
             loops.keep_backups,
             delivery.notify,
+            export_telemetry,
             keep_endpoints,
         ]
         if self._options.idle_exit_s > 0:
             work.append(self._leave_when_idle)
-        return [asyncio.create_task(loop_of(context)) for loop_of in work]
+        return [asyncio.create_task(loops.kept_up(loop_of, context)) for loop_of in work]
 
     def stop(self, leave_agents: bool = True) -> None:
         self._leave_agents = leave_agents
@@ -238,6 +241,7 @@ class Process:
             reach=read_reach(config.get("reach")),
             runs=RunsState(retry=retries.workspace_policy(config.get("retry"))),
             notifications=NotificationsState(read_smtp(config.get("smtp"))),
+            telemetry=read_telemetry(self._options.otlp, config.get("otlp"), os.environ),
         )
 
     def _listen(self, app: Any) -> list[tuple[uvicorn.Server, socket.socket]]:
@@ -450,6 +454,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--database", help="SQLAlchemy URL; default: SQLite in the workspace")
     parser.add_argument("--store", help="fsspec URL for bytes; default: a folder of the workspace")
     parser.add_argument("--idle-exit-s", type=float, default=None, help="leave after that long without work; 0: never")
+    parser.add_argument("--otlp", metavar="URL", help="export telemetry to this collector")
     parser.add_argument("--ready-fd", type=int, help="a byte is written there once it serves")
     parser.add_argument("--foreground", action="store_true")
     options = parser.parse_args()

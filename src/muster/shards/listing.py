@@ -41,6 +41,9 @@ class Names:
     _labels: array[int]
     classes: tuple[str, ...]
     """The folders right below, in the order of their names; empty where samples also lie beside them."""
+    beside: int = 0
+    """So many samples lie beside folders, and keep all the others from having a label."""
+    first_beside: str = ""
 
     def __len__(self) -> int:
         return len(self._ends)
@@ -83,10 +86,9 @@ def listed(folder: Path) -> Names:
         raise NotFound(f"there is no folder {folder}.", "Give the path of a folder with the files of the data set.")
     text, ends, labels = bytearray(), array("q"), array("q")
     classes: list[str] = []
-    loose = False
+    loose, first = 0, ""
     for inside, names in _folders(os.fsencode(folder)):
         top = inside.partition(b"/")[0]
-        loose = loose or not top
         if top and (not classes or classes[-1] != os.fsdecode(top)):
             classes.append(os.fsdecode(top))
         for stem, suffixes in _samples(names):
@@ -96,12 +98,15 @@ def listed(folder: Path) -> Names:
                     f"the same part of a sample ({', '.join(map(os.fsdecode, suffixes))}).",
                     "Rename all but one of them.",
                 )
+            if not top:
+                first = first or os.fsdecode(stem + b"." + suffixes[0] if suffixes[0] else stem)
+                loose += 1
             text += _BETWEEN.join([inside + b"/" + stem if inside else stem, *suffixes])
             ends.append(len(text))
             labels.append(len(classes) - 1)
     if not ends:
         raise JobError(f"{folder} holds no files.", "Give the folder that the files of the data set lie in.")
-    return Names(text, ends, labels, () if loose else tuple(classes))
+    return Names(text, ends, labels, () if loose else tuple(classes), loose if classes else 0, first)
 
 
 def _folders(root: bytes) -> Iterator[tuple[bytes, list[bytes]]]:

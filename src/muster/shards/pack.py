@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from muster.errors import Conflict, JobError
-from muster.host.files import replacing, sync_folder
+from muster.host.files import UNFINISHED, replacing, sync_folder
 from muster.host.locks import FileLock
 from muster.shards import tar
 from muster.shards.index import INDEX, PackedShard, ShardIndex, write_index, write_places
@@ -59,6 +59,13 @@ def pack(request: Request, listed_names: Callable[[int], None], advance: Callabl
     """Make the shards; `listed_names` is called with the number of samples, `advance` with samples and bytes done."""
     _check(request)
     names = listed(request.folder)
+    if request.labels and names.beside:
+        more = f" and {names.beside - 1:,} more lie" if names.beside > 1 else " lies"
+        raise JobError(
+            f"{names.first_beside}{more} in {request.folder} itself, and the other samples in folders of it: so no "
+            "sample would have a label.",
+            "Move what is no sample away, or pack without labels: --no-labels.",
+        )
     listed_names(len(names))
     request.out.mkdir(parents=True, exist_ok=True)
     lock = FileLock(request.out / _LOCK, required=False).try_acquire()
@@ -82,6 +89,9 @@ def _pack(request: Request, names: Names, advance: Callable[[int, int], None]) -
     order = _order(len(names), request.seed)
     classes = names.classes if request.labels else ()
     plan = _plan_name(request, names)
+    for part in request.out.glob(f".shard-*{UNFINISHED}*"):
+        # Of a start that was killed; nobody else writes here while the lock is held.
+        part.unlink(missing_ok=True)
     done = _read_journal(request.out, plan)
     cuts = _cuts(len(names), request.per_shard)
     todo = []

@@ -109,6 +109,8 @@ class Store:
             hashed.verify(name, sha256)
             if self._local:
                 flush_to_disk(file)
+        if not self._local and self._ring is None:
+            remote.check_size(self._fs, self._path(name), hashed.size)
         return hashed.size
 
     def link(self, source: str, target: str) -> None:

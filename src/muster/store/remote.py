@@ -24,11 +24,42 @@ def replacing(filesystem: Any, path: str) -> Iterator[BinaryIO]:
     try:
         with filesystem.open(part, "wb") as file:
             yield file
-        filesystem.mv(part, path)
+        move_file(filesystem, part, path)
     except BaseException:
         if filesystem.exists(part):
-            filesystem.rm(part)
+            filesystem.rm_file(part)
         raise
+
+
+def move_file(filesystem: Any, source: str, target: str) -> None:
+    """Give one file another name. Names are taken as they are: fsspec's own `mv` reads `*`, `?` and `[` as patterns."""
+    if not is_local(filesystem):
+        try:
+            filesystem.cp_file(source, target)
+        except NotImplementedError:
+            # A server that cannot copy, such as one of SFTP, renames.
+            filesystem.mv(source, target)
+            return
+        filesystem.rm_file(source)
+        return
+    filesystem.mv(source, target)
+
+
+def check_size(filesystem: Any, path: str, size: int) -> None:
+    """Look whether a file has arrived whole under its name; raises OSError."""
+    filesystem.invalidate_cache()
+    try:
+        found = filesystem.info(path)
+    except FileNotFoundError:
+        raise OSError(f"{path} was sent, and is not there") from None
+    if found.get("size") != size or found.get("type") != "file":
+        raise OSError(f"{path}: {size} bytes were sent, and {found.get('size')} lie there")
+
+
+def is_local(filesystem: Any) -> bool:
+    """Whether the files are those of this machine."""
+    protocols = filesystem.protocol
+    return "file" in ((protocols,) if isinstance(protocols, str) else protocols)
 
 
 def written_at(info: Info) -> float | None:

@@ -1,7 +1,8 @@
 """An engine whose machines come, stay away and vanish as a test wishes.
 
 A test controls it through files in a folder (the cluster's option `folder`), because the engine lives in the server's
-process: `hold` keeps new nodes from coming; `gone-NODE` makes a node vanish with all its processes. The options
+process: `hold` keeps new nodes from coming; `gone-NODE` makes a node vanish with all its processes; `fails` makes
+starting agents an error, and `stuck` makes it take as long as the file is there. The options
 `addresses` and `namespaces` put each node into a network namespace of its own, as a separate machine; with
 `server_address` its agent reaches the server over that network.
 """
@@ -12,6 +13,8 @@ import contextlib
 import os
 import signal
 import subprocess
+import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -58,6 +61,8 @@ class FakeEngine(NodeEngine):
         self._namespaces: dict[str, str] = {}
         self._agents: dict[str, subprocess.Popen[bytes]] = {}
         self._wanted: dict[str, AgentConfig] = {}
+        # Nodes are asked for and looked at by several threads.
+        self._lock = threading.Lock()
 
     def check(self, cluster: Cluster) -> list[str]:
         FakeOptions.of(cluster)
@@ -75,18 +80,27 @@ class FakeEngine(NodeEngine):
         ]
 
     def start(self, cluster: Cluster, agents: Sequence[AgentConfig]) -> None:
-        self._wanted |= {agent.node: agent for agent in agents}
-        self._bring()
+        folder = Path(FakeOptions.of(cluster).folder)
+        if (folder / "fails").exists():
+            raise OSError(f"{cluster.name} has no machines to give")
+        with self._lock:
+            self._wanted |= {agent.node: agent for agent in agents}
+        while (folder / "stuck").exists():
+            time.sleep(0.05)
+        with self._lock:
+            self._bring()
 
     def poll(self, cluster: Cluster, nodes: Mapping[str, NodePaths]) -> Mapping[str, NodeState]:
-        self._bring()
-        lives = {node: self._life(node) for node in nodes}
+        with self._lock:
+            self._bring()
+            lives = {node: self._life(node) for node in nodes}
         waits = "the machines are being brought" if "starting" in lives.values() else ""
         return {node: NodeState(life, waits) for node, life in lives.items()}
 
     def release(self, cluster: Cluster, nodes: Sequence[str]) -> None:
-        for node in nodes:
-            self._end(node)
+        with self._lock:
+            for node in nodes:
+                self._end(node)
 
     def close(self) -> None:
         """The agents stay."""
@@ -100,7 +114,7 @@ class FakeEngine(NodeEngine):
 
     def _bring(self) -> None:
         """Start what was asked for, unless nothing may come now."""
-        if (self._folder / "hold").exists():
+        if (self._folder / "hold").exists() or (self._folder / "stuck").exists():
             return
         for node, agent in self._wanted.items():
             child = self._agents.get(node)

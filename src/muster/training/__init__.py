@@ -63,7 +63,7 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
-        raise ImportError("muster.training needs PyTorch; install it with `pip install 'muster-ml[torch]'`") from error
+        raise ImportError("muster.training needs PyTorch; install it with `pip install torch`") from error
     globals()[name] = found
     return found
 

@@ -435,7 +435,10 @@ def _find_folders(folder: str | Path | None, resume_from: str | Path | None) -> 
     """Where to write, what to resume from, and whether that is of an earlier attempt of this run, which goes first."""
     if resume_from is not None and not Path(resume_from).is_dir():
         raise ValueError(f"resume_from={str(resume_from)!r}: there is no such folder")
-    given = os.environ.get("MUSTER_CHECKPOINT_DIR") or folder
+    own = os.environ.get("MUSTER_CHECKPOINT_DIR")
+    if own and folder is not None and os.environ.get("RANK", "0") == "0":
+        log.warning("checkpoints go to the run's own folder, and %s is not used (resume_from reads from one)", folder)
+    given = own or folder
     if given is None:
         raise ValueError("outside Muster a Checkpointer needs a folder")
     if earlier := os.environ.get("MUSTER_RESUME_DIR"):

@@ -12,6 +12,7 @@ from muster.wire.environments import EnvironmentBrief
 from muster.wire.message import check_range, wire
 from muster.wire.queue_jobs import QueueJob
 from muster.wire.states import Phase, RankEnd, RankState, RunStatus
+from muster.wire.text import printable
 from muster.wire.verdicts import Verdict
 
 
@@ -42,6 +43,10 @@ class Changes:
     tags: Mapping[str, str | None] | None = field(default=None, metadata=OMIT)
     display_name: str | None = field(default=None, metadata=OMIT)
     description: str | None = field(default=None, metadata=OMIT)
+
+    def __post_init__(self) -> None:
+        if self.display_name is not None and printable(self.display_name) != self.display_name:
+            raise ValueError(f"display_name {self.display_name!r} has characters that are not shown: use others")
 
 
 @wire
@@ -139,8 +144,8 @@ def slowest(reports: Iterable[Progress]) -> Progress | None:
 
 
 def rank_of(source: str) -> int | None:
-    """The rank that logged something; None for a node or a client."""
-    rank = source.removeprefix("rank_")
+    """The rank that logged something, also by files that were read (`rank_0.wandb`); None for a node or a client."""
+    rank = source.removeprefix("rank_").partition(".")[0]
     return int(rank) if rank.isascii() and rank.isdigit() and len(rank) < 10 else None
 
 

@@ -7,6 +7,9 @@ from typing import Final, Literal, get_args
 Level = Literal["info", "warning", "error"]
 """Of a note."""
 
+CHECKS = "cluster-check"
+"""The experiment of the runs of `muster cluster check`, which are nobody's latest and not listed unless asked for."""
+
 RunStatus = Literal[
     "NotStarted",
     "Queued",

@@ -128,12 +128,12 @@ def test_metrics_arrive_once_and_in_order_with_samples_of_the_node(node: Harness
     node.start_agent()
     key = node.run(
         'for i in $(seq 1 200); do echo "{\\"kind\\": \\"metric\\", \\"step\\": $i}" >> $MUSTER_EVENTS_FILE; done; '
-        "until [ -s $(dirname $MUSTER_EVENTS_FILE)/node.jsonl ]; do sleep 0.05; done"
+        "until [ -s $(dirname $MUSTER_EVENTS_FILE)/node_0.jsonl ]; do sleep 0.05; done"
     )
     node.server.wait_event(key, "delivered")
     steps = [json.loads(line)["step"] for line in node.server.stream(key, "events/rank_0.jsonl").splitlines()]
     assert steps == list(range(1, 201))
-    samples = [json.loads(line) for line in node.server.stream(key, "events/node.jsonl").splitlines()]
+    samples = [json.loads(line) for line in node.server.stream(key, "events/node_0.jsonl").splitlines()]
     assert {"node/cpu_percent", "node/memory_percent"} <= {sample["name"] for sample in samples}
     assert all(sample["kind"] == "metric" and sample["type"] == "scalar" for sample in samples)
 

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import MUSTER, wait_until
+from tests.conftest import MUSTER
 from tests.integration.environments.conftest import Shelf, Site
 
+from muster.environments.caller import Caller
 from muster.environments.failures import Failure
 from muster.environments.venvs.builder import Progress, ensure
 from muster.environments.venvs.cache import Cache
 from muster.environments.venvs.interpreters import find, host_platform
+from muster.environments.venvs.locks import plain
+from muster.environments.venvs.ready import make_ready
 from muster.errors import AccessDenied
+from muster.wire.environments import AgreedVersions, BuiltEnvironment
 from muster.wire.node.recipes import Recipe
 
 SHOW = "python -c 'import small; print(small.VERSION)'"
@@ -42,24 +48,40 @@ def settle(site: Site, run: str, node: str, facts: dict[str, Any] | None) -> dic
     return answer
 
 
-def test_a_node_that_came_to_other_versions_takes_those_of_the_first(shelf: Shelf, site: Site) -> None:
-    old, _ = shelf.wheel("small", "1.0"), shelf.wheel("small", "1.1")
-    gate = shelf.gated("slow")
-    run = site.run(**gang(shelf, "small", "slow"))
-    wait_until(gate.has_begun, 60.0, "the begin of the build")
-    # Both nodes have found nothing settled and build the newest; then a third one comes first, and goes.
-    lock = [exact("slow", "1.0", shelf.folder / "slow-1.0.tar.gz"), exact("small", "1.0", old)]
-    facts = {"python": ".".join(map(str, sys.version_info[:3])), "platform": host_platform(), "lock": lock, "key": "k"}
-    assert settle(site, run, "local-1", facts)["lock"] == lock
+def test_the_first_word_on_versions_counts(shelf: Shelf, site: Site) -> None:
+    archive = shelf.wheel("small", "1.0")
+    run = site.run(**{**gang(shelf, "small"), "command": "python -c 'import time; time.sleep(600)'"})
+    site.wait(run, "Running")
+    lock = [exact("small", "1.0", archive)]
+    facts = {"python": ".".join(map(str, sys.version_info[:3])), "platform": host_platform(), "key": "k"}
     assert settle(site, run, "local-0", {**facts, "lock": ["small==9"]})["lock"] == lock
-    gate.open()
-    view = site.wait(run)
-    assert view["status"] == "Completed", view["verdict"]
-    for rank in (0, 1):
-        assert site.log(run, f"user_logs/std_log_process_{rank}.txt") == b"1.0\n"
-    assert list(site.client.environment_of_run(run).lock or ()) == lock
+    assert settle(site, run, "local-1", None)["lock"] == lock
+    site.client.cancel(run, force=True)
+    site.wait(run)
     with pytest.raises(AccessDenied, match="is over"):
         settle(site, run, "local-0", None)
+
+
+def test_a_node_that_came_to_other_versions_takes_those_of_the_first(shelf: Shelf, tmp_path: Path) -> None:
+    old, _ = shelf.wheel("small", "1.0"), shelf.wheel("small", "1.1")
+    lock = (exact("small", "1.0", old),)
+    settled: list[BuiltEnvironment | None] = []
+
+    def agree(built: BuiltEnvironment | None) -> AgreedVersions:
+        # Nothing is settled while it builds; when it is done, another node has come first.
+        settled.append(built)
+        python = ".".join(map(str, sys.version_info[:3]))
+        return AgreedVersions(python, host_platform(), lock) if built else AgreedVersions()
+
+    caller = Caller(
+        "run", 1, 2, sys.executable, mark="m", environ=os.environ, folder=tmp_path, log=tmp_path / "log.txt",
+        unwanted=threading.Event(), begins=lambda: None, doing=lambda text: None, note=lambda level, text: None,
+        agree=agree, unpack=lambda digest, folder: None,
+    )  # fmt: skip
+    ready = make_ready(caller, Recipe("gang", ("small",), options=tuple(shelf.options)))
+    ready.lock.release()
+    assert ready.built.lock == lock
+    assert [built and built.lock and plain(built.lock[0]) for built in settled] == [None, "small==1.1"]
 
 
 def test_the_first_node_settles_the_versions_with_hashes_and_a_later_run_may_ask_for_them(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -21,7 +22,7 @@ from muster.paths import environments_dir
 from muster.sdk.environment import CondaDependencies, Environment
 from muster.sdk.workspace import Workspace
 
-BUILD_LOG = "user_logs/environment_node_0.txt"
+BUILD_LOG = "user_logs/environment_build.txt"
 SHOW = (
     'python -c \'import small, sys; from muster import Run; Run.get_context().log("seen", 1);'
     " print(small.VERSION, sys.prefix)' && small-says"
@@ -83,7 +84,7 @@ def test_versions_are_kept_and_can_be_asked_for_again(shelf: Shelf, cache: Cache
     shelf.wheel("small", "1.2", script="small-says")
     assert cache.remove(retried["environment"]["key"])
     site.client.retry(retried["id"])
-    wait_until(lambda: len(site.view(retried["id"])["attempts"]) == 2, what="the second attempt")
+    wait_until(lambda: len(site.view(retried["id"])["attempts"]) == 2, 60.0, "the second attempt")
     site.wait(retried["id"])
     assert site.log(retried["id"]).decode().startswith("1.1 ")
 
@@ -108,6 +109,46 @@ def test_two_nodes_and_two_jobs_that_ask_at_once_build_once(shelf: Shelf, cache:
     gate.open()
     assert [site.wait(run)["status"] for run in runs] == ["Completed", "Completed"]
     assert gate.begun.read_text() == "begun\n" and len(keys(cache)) == 1
+
+
+def test_building_holds_no_slots(shelf: Shelf, site: Site) -> None:
+    gate = shelf.gated("slow")
+    builds = site.run(command="python -c 'import slow'", environment={"name": "mine", "pip": [*shelf.options, "slow"]})
+    wait_until(gate.has_begun, 60.0, "the begin of the build")
+    # As many ranks as the machine has CPUs: it could not start beside one that holds a slot.
+    ranks = len(os.sched_getaffinity(0))
+    whole = site.run(command="true", distribution={"type": "pytorch", "process_count_per_instance": ranks})
+    assert site.wait(whole)["status"] == "Completed"
+    view = site.view(builds)
+    assert view["status"] == "Queued" and not view["attempts"]
+    assert "environment mine" in view["reason"]
+    gate.open()
+    assert site.wait(builds)["status"] == "Completed"
+
+
+def test_what_is_compiled_is_compiled_once_for_the_workspace(shelf: Shelf, cache: Cache, site: Site) -> None:
+    """Another host, or one that has removed the environment, takes the wheel from the workspace."""
+    for name in ("setuptools", "wheel", "packaging", "cffi", "cloudpickle", "psutil", "pyyaml", "cmake"):
+        shelf.wheel(name, "3.0")
+    gate = shelf.gated("horovod")
+    gate.open()
+    job: dict[str, Any] = {
+        "command": "python -c 'import horovod; print(horovod.VERSION)'",
+        "environment": {"name": "mine", "pip": [*shelf.options, "horovod"]},
+    }
+    first = site.wait(site.run(**job))
+    assert first["status"] == "Completed", first["verdict"]
+    assert "compiled by another node" not in site.log(first["id"], BUILD_LOG).decode()
+    assert gate.begun.read_text() == "begun\n" and cache.remove(first["environment"]["key"])
+    again = site.wait(site.run(**job))
+    assert again["status"] == "Completed" and site.log(again["id"]) == b"1.0\n"
+    logs = [
+        site.log(again["id"], path).decode()
+        for path in (file["path"] for file in again["files"])
+        if "environment" in path
+    ]
+    assert any("horovod was compiled by another node" in text for text in logs), logs
+    assert gate.begun.read_text() == "begun\n"
 
 
 def test_one_that_a_job_uses_is_not_removed(shelf: Shelf, cache: Cache, site: Site) -> None:

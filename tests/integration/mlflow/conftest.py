@@ -12,13 +12,14 @@ from tests.frameworks.environments import cache_folder
 from muster.host.locks import FileLock
 
 CLIENTS = ("2.22.5", "3.17.2")
-_PACKAGES = ("numpy", "pandas", "cloudpickle")
+# The last two for a store in SQLite, which the small client can write as well.
+_PACKAGES = ("numpy", "pandas", "cloudpickle", "sqlalchemy<2.1", "alembic")
 
 
 @pytest.fixture(scope="session", params=CLIENTS)
 def mlflow_python(request: pytest.FixtureRequest) -> Path:
     """The Python of a client of this version."""
-    folder = cache_folder() / f"mlflow-skinny-{request.param}-{sys.version_info.major}.{sys.version_info.minor}"
+    folder = cache_folder() / f"mlflow-client-{request.param}-{sys.version_info.major}.{sys.version_info.minor}"
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(folder.with_suffix(".lock")).acquire():
         if not (folder / "made").exists():

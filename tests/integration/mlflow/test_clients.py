@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
 
+import pytest
 from tests.conftest import MUSTER
 
 from muster.client.connect import connect
@@ -53,3 +55,33 @@ def test_what_ranks_log_is_the_runs_own(workspace: Path, mlflow_python: Path) ->
     names = {file.path for file in client.files(run.id)}
     assert {"notes/rank_0.txt", "notes/rank_1.txt"} <= names and any(name.endswith("/MLmodel") for name in names)
     assert [(model.name, model.version, model.run_id) for model in client.models()] == [("doubler", 1, run.id)]
+
+
+@pytest.mark.parametrize("kind", ["folder", "sqlite"])
+def test_a_store_of_its_own_is_brought_in(workspace: Path, mlflow_python: Path, kind: str) -> None:
+    """As MLflow itself wrote it."""
+    folder = workspace / "old"
+    folder.mkdir()
+    uri = f"sqlite:///{folder}/mlflow.db" if kind == "sqlite" else str(folder / "mlruns")
+    environment = {**os.environ, "MLFLOW_TRACKING_URI": uri, "MLFLOW_ALLOW_FILE_STORE": "true"}
+    written = subprocess.run(
+        [str(mlflow_python), str(SCRIPTS / "store.py")],
+        cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=240,
+    )  # fmt: skip
+    assert written.returncode == 0, written.stdout + written.stderr
+    given = uri if kind == "sqlite" else str(folder)
+    for brought, known in ((2, 0), (0, 2)):
+        done = subprocess.run(
+            [MUSTER, "import", "mlflow", given], capture_output=True, text=True, timeout=240, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert f"{brought} run" in done.stdout + done.stderr and (not known or f"{known} " in done.stdout + done.stderr)
+    client = connect()
+    runs = {run.display_name: run for run in client.runs()}
+    assert {name: run.status for name, run in runs.items()} == {"kept": "Completed", "broken": "Failed"}
+    kept = runs["kept"]
+    assert (kept.experiment, client.params(kept.id)) == ("old", {"lr": "0.1"})
+    series = {item.name: item for item in client.metric_series(kept.id)}
+    assert series["loss"].values == (1.0, 0.5, 0.25) and series["loss"].steps == (0.0, 1.0, 2.0)
+    assert kept.metrics["bad"] == "NaN" and kept.tags["team"] == "vision"
+    assert "notes/hello.txt" in {file.path for file in client.files(kept.id)}

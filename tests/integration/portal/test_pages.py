@@ -240,3 +240,58 @@ def test_a_broken_connection_is_said_and_mended(portal: Portal) -> None:
     last = page.locator(".line").last.inner_text()
     wait_until(lambda: page.locator(".line").last.inner_text() != last, 40.0, "lines after the server was gone")
     portal.site.client.cancel(run, force=True)
+
+
+def test_an_endpoint_is_asked_from_its_page_and_its_traffic_changed(portal: Portal) -> None:
+    folder = portal.site.folder
+    (folder / "scoring").mkdir()
+    (folder / "scoring" / "score.py").write_text(
+        "import json\n\ndef init():\n    pass\n\ndef run(data):\n"
+        "    return {'twice': 2 * json.loads(data)['x'], 'said': '<b>bold</b>'}\n"
+    )
+    (folder / "blue.yml").write_text(
+        "name: blue\nendpoint_name: digits\ncode_configuration: {code: scoring, scoring_script: score.py}\n"
+    )
+    made = portal.muster("endpoint", "create", "digits")
+    assert made.returncode == 0, made.stderr
+    deployed = portal.muster("endpoint", "deploy", "-f", "blue.yml", "--all-traffic")
+    assert deployed.returncode == 0, deployed.stderr + deployed.stdout
+    page = portal.page("/endpoints")
+    page.get_by_role("link", name="digits").click()
+    expect(page.get_by_role("heading", name="Endpoints / digits")).to_be_visible()
+    page.get_by_label("Request").fill('{"x": 21}')
+    page.get_by_role("button", name="Send").click()
+    answer = page.get_by_label("Answer")
+    expect(answer).to_contain_text("HTTP 200")
+    expect(answer).to_contain_text('"twice": 42')
+    expect(answer).to_contain_text("<b>bold</b>")
+    page.get_by_label("Request").fill("nonsense")
+    page.get_by_role("button", name="Send").click()
+    expect(answer).to_contain_text("HTTP 424")
+    page.get_by_role("button", name="Change the traffic").click()
+    page.get_by_label("Traffic of blue").fill("50")
+    expect(page.get_by_role("button", name="Save")).to_be_disabled()
+    page.get_by_label("Traffic of blue").fill("0")
+    page.get_by_role("button", name="Save").click()
+    expect(page.locator("tbody tr").first).to_contain_text("0 %")
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    assert portal.muster("endpoint", "delete", "digits", "--yes").returncode == 0
+    assert portal.trouble == []
+
+
+def test_receivers_are_added_tested_and_removed(portal: Portal) -> None:
+    page = portal.page("/people?tab=receivers")
+    expect(page.get_by_text("Nobody is told of runs")).to_be_visible()
+    page.get_by_role("button", name="Add a receiver").click()
+    page.get_by_role("textbox", name="Name").fill("hook")
+    page.get_by_role("textbox", name="Address").fill("http://127.0.0.1:9/me")
+    page.get_by_role("button", name="Add", exact=True).click()
+    expect(page.get_by_text("It is seen only now")).to_be_visible()
+    page.get_by_role("button", name="Done").click()
+    row = page.locator("tbody tr", has_text="hook")
+    row.get_by_role("button", name="Test").click()
+    expect(page.get_by_text("hook did not take it")).to_be_visible()
+    row.get_by_role("button", name="Remove").click()
+    expect(page.get_by_text("Nobody is told of runs")).to_be_visible()
+    assert portal.trouble == []

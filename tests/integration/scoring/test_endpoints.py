@@ -28,6 +28,14 @@ def init():
     if os.environ.get("BROKEN"):
         raise RuntimeError("no weights")
 
+def pieces(gate):
+    yield "first"
+    while not os.path.exists(gate):
+        time.sleep(0.01)
+    yield "second"
+    if os.path.exists(gate + ".broken"):
+        raise RuntimeError("no more")
+
 def run(data):
     given = json.loads(data)
     if "sleep" in given:
@@ -35,6 +43,8 @@ def run(data):
     if given.get("die") and not os.path.exists(given["die"]):
         open(given["die"], "w").close()
         os._exit(9)
+    if "gate" in given:
+        return pieces(given["gate"])
     return {"color": os.environ["COLOR"], "pid": os.getpid()}
 """
 
@@ -244,6 +254,49 @@ def test_idempotent_requests_are_repeated_and_too_many_are_refused(cli: Any, dep
     wait_until(lambda: ask("{}")[0] == 200, 60, "an answer again")
 
 
+@pytest.mark.timeout(300)
+def test_an_answer_in_pieces_passes_both_doors_as_it_is_made(cli: Any, deploy: Any) -> None:
+    deploy("blue", "--all-traffic")
+    ask = Asking(cli)
+    for name in ("whole", "cut"):
+        gate = cli.folder / name
+        connection = http.client.HTTPConnection("127.0.0.1", ask.address.port, timeout=60)
+        body = json.dumps({"gate": str(gate)})
+        connection.request("POST", "/score", body, {"Authorization": f"Bearer {ask.key}"})
+        answer = connection.getresponse()
+        # The model waits for the file: what is read here was sent before the rest was made.
+        assert answer.status == 200 and answer.read1() == b"first"
+        assert len(answer.headers.get_all("date", [])) == 1
+        if name == "cut":
+            (cli.folder / "cut.broken").touch()
+        gate.touch()
+        if name == "whole":
+            assert answer.read() == b"second"
+        else:
+            with pytest.raises(http.client.IncompleteRead):
+                answer.read()
+        connection.close()
+    assert ask.color() == "blue"
+
+
+@pytest.mark.timeout(300)
+def test_a_canary_that_fails_gives_its_traffic_back(cli: Any, deploy: Any) -> None:
+    deploy("blue", "--all-traffic")
+    deploy("green")
+    ask = Asking(cli)
+    refused = cli("endpoint", "traffic", "digits", "blue=100", "--canary", "green")
+    assert refused.returncode == 2 and "gets no traffic" in refused.stderr
+    done = cli("endpoint", "traffic", "digits", "blue=50", "green=50", "--canary", "green")
+    assert done.returncode == 0 and "green is watched" in done.stdout + done.stderr
+    for _ in range(30):
+        assert ask("{}", azureml_model_deployment="blue")[0] == 200
+        assert ask("no JSON", azureml_model_deployment="green")[0] == 424
+    wait_until(lambda: ask.view()["traffic"] == {"blue": 100}, 60, "the traffic to go back")
+    shown = cli("endpoint", "show", "digits").stdout
+    assert "green gave its traffic back" in shown and "of its" in shown
+    assert {ask.color() for _ in range(10)} == {"blue"}
+
+
 V2 = """
 from muster.ml import MLClient
 from muster.ml.entities import CodeConfiguration, ManagedOnlineDeployment, ManagedOnlineEndpoint, OnlineRequestSettings
@@ -261,7 +314,59 @@ endpoint.traffic = {"blue": 100}
 client.begin_create_or_update(endpoint).result()
 print(client.online_endpoints.invoke("digits", input_data={"a": 1}, deployment_name="blue"))
 print(client.online_deployments.get_logs("blue", "digits"))
-print([item.name for item in client.online_deployments.list("digits")], client.online_endpoints.get_keys("digits"))
+print([item.name for item in client.online_deployments.list("digits")])
+assert client.online_endpoints.get_keys("digits").primary_key
+found = client.online_endpoints.get("digits")
+assert found.provisioning_state == "Succeeded"
+found.traffic = {"blue": 0}
+assert not client.online_endpoints.begin_create_or_update(found).result().traffic
+found.traffic = {"blue": 100}
+client.online_endpoints.begin_create_or_update(found).result()
+again = client.online_deployments.get("blue", "digits")
+assert again.instance_count == 1 and again.code_configuration.scoring_script == "score.py"
+again.environment_variables = {"COLOR": "azure"}
+assert client.online_deployments.begin_create_or_update(again).result().provisioning_state == "Succeeded"
+"""
+
+V1 = """
+import json
+from azureml.core import Environment, Model, Workspace
+from azureml.core.model import InferenceConfig
+from azureml.core.webservice import AksWebservice, LocalWebservice, Webservice
+from azureml.exceptions import WebserviceException
+
+workspace = Workspace.from_config()
+model = Model.register(workspace, model_path="weights.txt", model_name="net")
+config = InferenceConfig(entry_script="score.py", source_directory="v1")
+service = Model.deploy(workspace, "words", [model], config, LocalWebservice.deploy_configuration())
+service.wait_for_deployment(show_output=True)
+print(service.state, service.run(json.dumps({"text": "hi"})), service.port)
+try:
+    service.run("no JSON")
+except WebserviceException as error:
+    print("refused:", error)
+try:
+    Model.deploy(workspace, "words", [model], config)
+except WebserviceException as error:
+    print("taken:", error)
+service.update(models=[model], inference_config=config,
+               deployment_config=AksWebservice.deploy_configuration(num_replicas=2, cpu_cores=1))
+service.wait_for_deployment()
+print(Webservice(workspace, "words").run({"text": "ho"}), [item.name for item in Webservice.list(workspace)])
+assert "is ready" in service.get_logs() and len(service.get_keys()) == 2
+service.delete()
+"""
+
+V1_SCORE = """
+import json, os
+
+def init():
+    global suffix
+    with open(os.path.join(os.environ["AZUREML_MODEL_DIR"], "weights.txt")) as file:
+        suffix = file.read()
+
+def run(data):
+    return json.loads(data)["text"] + suffix
 """
 
 
@@ -271,4 +376,17 @@ def test_a_script_of_v2(cli: Any, deploy: Any) -> None:
     done = subprocess.run([sys.executable, "v2.py"], cwd=cli.folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert '"color": "blue"' in done.stdout and "['blue']" in done.stdout
-    assert Asking(cli).color() == "blue"
+    assert Asking(cli).color() == "azure"
+
+
+@pytest.mark.timeout(300)
+def test_a_script_of_v1(cli: Any) -> None:
+    (cli.folder / "v1").mkdir()
+    cli.script("v1/score.py", V1_SCORE)
+    cli.script("v1.py", V1)
+    (cli.folder / "weights.txt").write_text("!")
+    command = [sys.executable, "-m", "muster.azureml", "v1.py"]
+    done = subprocess.run(command, cwd=cli.folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Healthy hi! " in done.stdout and "ho! ['words']" in done.stdout
+    assert "refused: words answered 424" in done.stdout and "taken: there is a service words already" in done.stdout

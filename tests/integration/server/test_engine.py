@@ -83,6 +83,27 @@ def test_a_lost_machine_is_replaced_by_another_on_the_next_attempt(site: Site, s
     assert "farm-1" not in [node["name"] for node in view["attempts"][1]["nodes"]]
 
 
+def test_an_engine_that_fails_to_start_agents_does_not_end_the_scheduler(site: Site, switches: Path):
+    (switches / "fails").touch()
+    failing = site.run(command="true", compute="farm", retry={"node_loss": 0})
+    site.wait(failing, "Provisioning", timeout_s=60)
+    # Nothing that ran before has ended, so that only the scheduler's own loop can start it.
+    later = site.run(command="true")
+    assert site.wait(later, timeout_s=60)["status"] == "Completed"
+    (switches / "fails").unlink()
+    site.wait(failing, timeout_s=60)
+    assert site.wait(site.run(command="true", compute="farm"), timeout_s=60)["status"] == "Completed"
+
+
+def test_an_engine_that_takes_its_time_holds_up_no_other_cluster(site: Site, switches: Path):
+    (switches / "stuck").touch()
+    slow = site.run(command="true", compute="farm")
+    site.wait(slow, "Provisioning", timeout_s=60)
+    assert site.wait(site.run(command="true"), timeout_s=60)["status"] == "Completed"
+    (switches / "stuck").unlink()
+    assert site.wait(slow, timeout_s=60)["status"] == "Completed"
+
+
 def test_settings_that_cannot_work_are_refused(site: Site):
     with pytest.raises(JobError, match="needs the option `folder`"):
         site.client.create_cluster("other", "fake", {})

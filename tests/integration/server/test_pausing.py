@@ -14,6 +14,7 @@ from tests.integration.server.conftest import Site
 from muster.client.connect import connect
 from muster.client.workspace import find_workspace
 
+PER_NODE = {"distribution": {"type": "pytorch", "process_count_per_instance": 1}}
 # The hours that the policy asks for are seconds here; everything else is the server as it is.
 SERVER = """
 import muster.defaults as defaults
@@ -55,6 +56,24 @@ def test_a_run_with_a_checkpoint_is_paused_for_a_short_one_that_has_waited(site:
     assert view["status"] == "Completed", view["verdict"]
     assert [attempt["verdict"]["code"] for attempt in view["attempts"]] == ["preempted", "completed"]
     assert b"begins at 7" in site.log(long)
+
+
+def test_one_is_paused_for_a_short_run_behind_a_wide_one_that_waits_on(site: Site):
+    site.client.create_cluster("c", options={"max_nodes": 2, "cpus": 1, "preemption": True})
+    (site.folder / "src").mkdir()
+    (site.folder / "src" / "long.py").write_text(LONG)
+    day = {"timeout": 86_400}
+    fixed = site.run(command="sleep 600", compute="c", limits=day, queue_settings={"preemptible": False})
+    long = site.run(code="./src", command=["python", "long.py"], compute="c", limits=day)
+    wait_until(lambda: site.view(long)["checkpoints"], 60, "its checkpoint")
+    wide = site.run(command="true", compute="c", resources={"instance_count": 2}, limits=day, **PER_NODE)
+    short = site.run(command=["true"], compute="c", limits={"timeout": 60})
+    assert site.wait(short)["status"] == "Completed"
+    assert (site.view(fixed)["status"], site.view(wide)["status"]) == ("Running", "Queued")
+    assert site.view(long)["attempts"][0]["verdict"]["code"] == "preempted"
+    for run_id in (fixed, wide, long):
+        site.client.cancel(run_id, force=True)
+        site.wait(run_id)
 
 
 def test_nobody_is_paused_where_the_cluster_does_not_allow_it(site: Site):

@@ -50,7 +50,7 @@ def test_a_plain_script_runs_where_the_framework_is_missing_and_says_so(site: Si
     )
     assert done.returncode == 0, done.stderr
     assert "no framework needed" in done.stdout
-    assert "has no torch (install it there with pip install 'muster-ml[torch]'" in done.stderr
+    assert "has no torch (install it there with pip install torch" in done.stderr
 
 
 def _job(folder: Path, python: Path) -> Path:

@@ -20,6 +20,7 @@ from muster.client.transfer.places import parse_place
 from muster.errors import Conflict
 from muster.storage.connectors.base import BLOCK_BYTES
 from muster.wire.data.assets import NewAsset
+from muster.wire.data.datastores import NewDatastore
 
 A = "azureml://datastores/workspaceblobstore/paths"
 BLOB = "azureml://datastores/blob/paths"
@@ -170,3 +171,61 @@ def test_the_commands_say_what_they_did(site: Site, tmp_path: Path) -> None:
     gone = muster(site.folder, "data", "ls", f"{A}/cli")
     assert gone.returncode == 2
     assert b"there is no file or folder" in gone.stderr
+
+
+def test_names_that_are_hard_to_type_or_to_store(site: Site, storage: Storage, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    for name in ("100%25.txt", "%41.txt", "new\nline", "esc\x1b[31mred"):
+        (source / name).write_text(name)
+    (source / "nothing").mkdir()
+    address = f"{A}/hard"
+    sent = muster(site.folder, "data", "cp", str(source), address)
+    assert sent.returncode == 0 and b"left out, empty folders, which storages do not know: nothing/" in sent.stderr
+    listed = muster(site.folder, "data", "ls", address).stdout
+    assert b"new\\nline" in listed and b"esc\\x1b[31mred" in listed and b"\x1b" not in listed
+    for name in ("100%25.txt", "%41.txt"):
+        # As the list shows it, and as an address has it.
+        for typed in (name, name.replace("%", "%25")):
+            assert muster(site.folder, "data", "cat", f"{address}/{typed}").stdout == name.encode()
+    (source / "back\\slash.txt").write_text("x")
+    refused = muster(site.folder, "data", "cp", str(source), address)
+    assert refused.returncode and b"back\\slash.txt: a name with a backslash cannot be stored" in refused.stderr
+    (source / "back\\slash.txt").rename(source / os.fsdecode(b"bad\xff.txt"))
+    refused = muster(site.folder, "data", "cp", str(source), address)
+    assert refused.returncode and b"the name of the file bad\\xff.txt is not UTF-8" in refused.stderr
+
+
+def test_a_link_out_of_a_datastore_is_left_out_and_named(site: Site, storage: Storage, tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    root.mkdir()
+    (tmp_path / "secret").write_text("secret")
+    (root / "a.txt").write_text("a")
+    (root / "out").symlink_to(tmp_path / "secret")
+    (root / "in").symlink_to(root / "a.txt")
+    storage.create_datastore(NewDatastore("linked", "local", {"path": str(root)}))
+    address = "azureml://datastores/linked/paths/"
+    for command in (["ls", address], ["cp", address, str(tmp_path / "copy")]):
+        said = muster(site.folder, "data", *command)
+        assert said.returncode == 0 and b"links that lead out of the datastore: out" in said.stderr
+    assert content(tmp_path / "copy") == {"a.txt": b"a", "in": b"a"}
+    asset = storage.create_asset(NewAsset("linked", address))
+    assert asset.num_files == 2
+
+
+def test_advice_fits_what_went_wrong(site: Site, storage: Storage, tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    root.mkdir()
+    (root / "a.txt").write_text("right")
+    storage.create_datastore(NewDatastore("spoilt", "local", {"path": str(root)}))
+    storage.create_asset(NewAsset("spoilt", "azureml://datastores/spoilt/paths/"))
+    (root / "a.txt").write_text("wrong")
+    spoilt = muster(site.folder, "data", "download", "spoilt:1", "--to", str(tmp_path / "copy"))
+    assert b"a.txt of the data asset spoilt:1 is not what it was when the asset was made" in spoilt.stderr
+    assert b"Type the command again" not in spoilt.stderr
+    refused = muster(site.folder, "data", "sync", str(root / "a.txt"), f"{A}/x")
+    assert refused.returncode and b"sync is for folders" in refused.stderr
+    (root / "deep").mkdir()
+    (root / "deep" / "b.txt").write_text("b")
+    rows = muster(site.folder, "data", "du", "azureml://datastores/spoilt").stdout.decode().split()
+    assert "deep/" in rows and "a.txt" not in rows and "total" in rows

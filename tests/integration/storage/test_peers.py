@@ -9,14 +9,16 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.sites.peers import WHERE, PeerNode, PeerSite
 
 from muster.host.http import Address, trust
 from muster.storage.connectors.base import SourceChanged, TransferError
-from muster.storage.peers import asking, ledger
+from muster.storage.peers import asking, ledger, serving
 from muster.storage.peers.blocks import Row, shelf_name
 from muster.wire.data.access import GRANT_HEADER, FileEntry
 
@@ -243,6 +245,23 @@ def test_garbage_does_the_one_who_serves_no_harm(site: PeerSite, nodes: list[Pee
     assert ask(first, f"/blocks/{shelf()}/0", site.offer("n0", shelf()).grant) == 200
 
 
+def test_those_who_dawdle_keep_out_nobody_with_a_grant(site: PeerSite, nodes: list[PeerNode]) -> None:
+    import socket
+
+    first = nodes[0]
+    first.stage(Counted())
+    secured = ssl.create_default_context(cadata=first.identity.certificate)
+    with ExitStack() as held:
+        for number in range(300):
+            end = held.enter_context(socket.create_connection(("127.0.0.1", first.server.port), 30))
+            if number % 10 == 0:
+                # The handshake done, and half a request.
+                with suppress(OSError):
+                    held.enter_context(secured.wrap_socket(end, server_hostname="127.0.0.1")).sendall(b"GET /blo")
+        for _ in range(3):
+            assert ask(first, f"/blocks/{shelf()}/0", site.offer("n0", shelf()).grant) == 200
+
+
 def test_a_block_is_never_served_before_it_is_whole(site: PeerSite, nodes: list[PeerNode]) -> None:
     source, reads = Counted(), threading.Semaphore(5)
 
@@ -258,6 +277,27 @@ def test_a_block_is_never_served_before_it_is_whole(site: PeerSite, nodes: list[
     found = [ask(nodes[0], f"/blocks/{shelf()}/{block}", grant) for block in range(0, row.count, 4)]
     assert 200 in found
     assert 404 in found
+
+
+def test_a_peer_that_sends_without_end_is_given_up(
+    nodes: list[PeerNode], site: PeerSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = Row(Counted().listing()).length(0)
+
+    def send_forever(handler: Any) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Length", str(size))
+        handler.send_header("Transfer-Encoding", "chunked")
+        handler.end_headers()
+        with suppress(OSError):
+            while True:
+                handler.wfile.write(b"%x\r\n" % size + bytes(size) + b"\r\n")
+        handler.close_connection = True
+
+    monkeypatch.setattr(serving._Handler, "do_GET", send_forever)
+    offer = site.offer("n0", shelf())
+    with pytest.raises(asking.PeerTrouble, match="more than the block"):
+        asking.Connections().fetch(offer, asking.trust_in(offer), 0, shelf(), memoryview(bytearray(size)), 60.0)
 
 
 def test_a_slow_peer_is_given_up(nodes: list[PeerNode], site: PeerSite) -> None:

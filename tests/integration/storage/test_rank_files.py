@@ -8,6 +8,9 @@ import pytest
 from tests.integration.server.conftest import Site
 from tests.integration.storage.conftest import Container
 
+from muster.client.storage import Storage
+from muster.wire.data.assets import NewAsset
+
 SCRIPT = """
 import fsspec
 fs, path = fsspec.url_to_fs("ADDRESS")
@@ -54,3 +57,18 @@ def test_a_rank_reads_its_input_by_fsspec_and_nothing_beside_it(site: Site, blob
     ]
     assert log.splitlines()[4] in ("PermissionError", "OSError")
     assert "secret'" not in log
+
+
+def test_a_direct_asset_is_an_address_on_this_machine_too_and_cannot_be_spoilt(
+    site: Site, storage: Storage, tmp_path: Path
+) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_text("right")
+    asset = storage.upload_asset(tmp_path / "in", NewAsset("kept", ""), "workspaceblobstore")
+    (tmp_path / "read.py").write_text("import fsspec, sys\nprint(fsspec.open(sys.argv[1] + '/a.txt').open().read())")
+    run = site.run(
+        command=f"python {tmp_path}/read.py ${{{{inputs.x}}}}; echo ${{{{inputs.x}}}}",
+        inputs={"x": {"type": "uri_folder", "path": "azureml:kept:1", "mode": "direct"}},
+    )
+    assert site.wait(run)["status"] == "Completed"
+    assert site.log(run).decode().splitlines() == ["b'right'", asset.address]

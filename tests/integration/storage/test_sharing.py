@@ -47,8 +47,10 @@ class WebSource:
                 self.end_headers()
                 if with_body:
                     self.wfile.write(body)
-                    with source._lock:
-                        source.sent += len(body)
+                    # One byte is the question whether parts of files are sent.
+                    if len(body) > 1:
+                        with source._lock:
+                            source.sent += len(body)
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()

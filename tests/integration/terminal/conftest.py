@@ -111,8 +111,8 @@ def _without_samples(lines: list[str]) -> list[str]:
     return [
         line
         for number, line in enumerate(kept)
-        if not (line == "metrics" and not kept[number + 1].strip())
-        and not (not line.strip() and number > 0 and kept[number - 1] == "metrics")
+        if not (line in ("metrics", "nodes") and not kept[number + 1].strip())
+        and not (not line.strip() and number > 0 and kept[number - 1] in ("metrics", "nodes"))
     ]
 
 

@@ -25,9 +25,10 @@ TYPED = {
 }
 
 
-# Messages are the same at every width; tables and paragraphs are not.
-WIDE = ("ps", "show-broken", "ps-columns")
-CASES = [(name, width) for name in TYPED for width in ((80, 120, 200) if name in WIDE else (80,))]
+# Short messages are the same at every width; tables and paragraphs are not. Where one with a folder in it breaks
+# depends on the folder, so it gets room enough.
+WIDTHS = {"show-unknown": (200,)} | dict.fromkeys(("ps", "show-broken", "ps-columns"), (80, 120, 200))
+CASES = [(name, width) for name in TYPED for width in WIDTHS.get(name, (80,))]
 
 
 @pytest.mark.parametrize(("name", "width"), CASES)
@@ -42,7 +43,7 @@ def test_a_diverged_run_says_so_at_its_end(desk: Desk) -> None:
     screen = desk.type("run", "nan.py")
     assert screen.code == 0
     assert "is not a number since step 2 (NaN)" in screen.text
-    assert "loss     nan: the training diverged" in screen.text
+    assert "loss     NaN: the training diverged" in screen.text
 
 
 def test_a_failed_run_shows_its_traceback_once_with_the_users_own_paths(desk: Desk) -> None:

@@ -82,7 +82,7 @@ def artifact(method, name):
 print([artifact("GET", "key"), artifact("GET", "folder/admin.token"), artifact("PUT", "folder/admin.token")])
 os.makedirs(os.environ["MUSTER_CHECKPOINT_DIR"] + "/model")
 os.symlink(key, os.environ["MUSTER_CHECKPOINT_DIR"] + "/model/key")
-for name in ("user_logs/std_log.txt", "user_logs/more.txt", "events/rank_0.jsonl", "events/node.jsonl"):
+for name in ("user_logs/std_log.txt", "user_logs/more.txt", "events/rank_0.jsonl", "events/node_0.jsonl"):
     if os.path.lexists(f"{streams}/{name}"):
         os.unlink(f"{streams}/{name}")
     os.symlink(key, f"{streams}/{name}")

@@ -27,7 +27,7 @@ from muster.cli.console import Paint
 from muster.cli.following.state import RunState
 from muster.cli.lazy import find
 from muster.cli.main import PANELS, app
-from muster.cli.options import complete_runs, run_words
+from muster.cli.options import complete_metrics, complete_orders, complete_runs, metric_words, run_words
 from muster.cli.text import time_text
 from muster.clusters.options import Flag
 from muster.errors import NotFound, UserError
@@ -391,12 +391,21 @@ def test_completion_offers_ids_names_and_the_latest(run_view: Callable[..., Any]
     assert list(run_words([])) == []
 
 
+def test_completion_offers_metrics_and_templates(tmp_path: Path) -> None:
+    assert metric_words({"node/cpu_percent", "loss", "accuracy"}) == ["accuracy", "loss", "node/cpu_percent"]
+    asked = {"_MUSTER_COMPLETE": "complete_bash", "COMP_WORDS": "muster init --template t", "COMP_CWORD": "3"}
+    program = Path(sys.executable).with_name("muster")
+    done = subprocess.run([program], env={**os.environ, **asked}, cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout.split() == ["transformers", "tensorflow"]
+
+
 def test_completion_never_starts_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from muster.client.workspace import create_workspace
 
     create_workspace(tmp_path, "quiet")
     monkeypatch.chdir(tmp_path)
-    assert list(complete_runs("")) == []
+    assert list(complete_runs("")) == list(complete_orders("")) == []
+    assert list(complete_metrics(SimpleNamespace(params={"run": "@latest"}), "")) == []
     assert not (tmp_path / ".muster" / "server" / "server.json").exists()
 
 

@@ -79,7 +79,17 @@ def test_an_input_keeps_the_type_that_the_job_file_gives_it() -> None:
         "name": "007",
         "fast": True,
     }
-    for name, text in [("epochs", "many"), ("epochs", "1.5"), ("epochs", "true"), ("fast", "1"), ("rate", "x: y")]:
+    for text in ("1e-3", "1E-3", "+.1e-2", "1.e-3"):  # as people write learning rates
+        assert with_overrides(job, Overrides(inputs={"rate": text}))["inputs"]["rate"] == 0.001
+    for name, text in [
+        ("epochs", "many"),
+        ("epochs", "1e3"),
+        ("rate", "1e"),
+        ("epochs", "1.5"),
+        ("epochs", "true"),
+        ("fast", "1"),
+        ("rate", "x: y"),
+    ]:
         with pytest.raises(JobError, match=f"--input {name}="):
             with_overrides(job, Overrides(inputs={name: text}))
 
@@ -107,6 +117,8 @@ def test_an_input_of_a_script_is_a_path_where_there_is_one_and_a_value_else(fold
         "epochs": 3,
         "name": "x",
     }
+    typed = with_overrides({"command": "true"}, Overrides(inputs={"rate": "1e-3"}), source="script")
+    assert typed["inputs"] == {"rate": "1e-3"}
 
 
 def test_the_other_options_win_over_the_job_file() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.cli.templates import TEMPLATES, files_of, missing, write
+from muster.cli.templates import TEMPLATES, files_of, lacks_mpirun, missing, write
 from muster.errors import Conflict, NotFound
 from muster.job.jobfile import load_job_file
 
@@ -40,3 +40,13 @@ def test_an_unknown_template_names_those_there_are() -> None:
 def test_what_a_template_needs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("muster.cli.templates.find_spec", lambda name: None)
     assert list(missing("lightning")) == ["torch", "lightning"]
+
+
+def test_horovod_needs_no_horovod_and_a_missing_mpirun_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("muster.cli.templates.find_spec", lambda name: None)
+    monkeypatch.setattr("muster.cli.templates.sys.executable", "/nowhere/bin/python")
+    monkeypatch.setattr("muster.cli.templates.shutil.which", lambda program: None)
+    assert list(missing("horovod")) == ["torch"]
+    assert [name for name in TEMPLATES if lacks_mpirun(name)] == ["horovod", "jax"]
+    monkeypatch.setattr("muster.cli.templates.shutil.which", lambda program: f"/usr/bin/{program}")
+    assert not lacks_mpirun("jax")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.cli.text import ago, duration, number, parse_duration, shorten, size, table, time_text
+from muster.cli.text import ago, duration, folded, number, parse_duration, shorten, size, table, time_text
 
 
 @pytest.mark.parametrize(
@@ -54,6 +54,8 @@ def test_sizes(count: float, text: str) -> None:
         (12345.67, "12,345.7"),
         (1e-7, "1e-07"),
         ("NaN", "NaN"),
+        (float("nan"), "NaN"),
+        (float("-inf"), "-Infinity"),
         ([1], "[1]"),
     ],
 )
@@ -71,3 +73,34 @@ def test_ages_and_shortening() -> None:
     assert ago(0, 12) == "12s ago"
     assert shorten("abcdef", 4) == "abc…"
     assert shorten("abcd", 4) == "abcd"
+
+
+def test_a_message_is_folded_at_its_words() -> None:
+    hint = "  Looked in w; `muster workspaces` lists others, --workspace chooses one."
+    text = f"\x1b[31merror:\x1b[0m there is no run 'nope'\n{hint}"
+    assert folded(text, None) == text
+    assert folded(text, 44).splitlines() == [
+        "\x1b[31merror:\x1b[0m there is no run 'nope'",
+        "  Looked in w; `muster workspaces` lists",
+        "    others, --workspace chooses one.",
+    ]
+    assert folded(text, 28).splitlines()[2:5] == ["  Looked in w;", "    `muster workspaces`", "    lists others,"]
+
+
+def test_a_line_to_paste_stays_one_line_and_a_long_word_whole() -> None:
+    line = "  muster login https://gpu-1:8910 --fingerprint SHA256:lxwUthcvg9hx13pOMGShqUSlZ1c721wi"
+    assert folded(line, 40) == line
+    long = "see /a/folder/that/is/longer/than/the/whole/terminal/is"
+    assert folded(long, 30).splitlines() == ["see", "  " + long.split()[1]]
+    command = "try `muster run train.py --nodes 2 --procs 4 --name short` now"
+    assert [line.strip() for line in folded(command, 30).splitlines()] == [
+        "try `muster run train.py", "--nodes 2 --procs 4 --name", "short` now",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("room", range(20, 90, 7))
+def test_nothing_is_lost_by_folding(room: int) -> None:
+    text = "a notice: each rank runs `module load cuda` first; an `environment` in the job file starts faster, ` alone"
+    parts = folded(text, room).splitlines()
+    assert " ".join(part.strip() for part in parts) == text
+    assert all(len(part) <= room for part in parts)

@@ -54,6 +54,7 @@ def test_the_line_to_paste_names_an_address_that_others_reach(certificate: Path)
     assert "0.0.0.0" not in reachable("https://0.0.0.0:8910")
     assert reachable("https://[::]:8910").endswith(":8910")
     assert invitation("http://127.0.0.1:8910", None).count("--fingerprint") == 0
+    assert all(len(line) <= 80 for line in said.splitlines() if "muster login" not in line)
 
 
 def test_the_owner_is_not_told_to_hand_out_the_own_token(certificate: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from muster.client import connect
 from muster.errors import ServerUnavailable
 from muster.host.http import Address
+from muster.host.locks import FileLock
 from muster.paths import WorkspacePaths
 
 THERE = Address("unix:/there", "token")
@@ -37,3 +38,25 @@ def test_another_is_started_when_the_first_was_told_to_end(monkeypatch: pytest.M
 def test_one_that_keeps_going_away_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with pytest.raises(ServerUnavailable, match="started and went away again"):
         _play(monkeypatch, tmp_path, [])
+
+
+@pytest.mark.parametrize("is_held", [True, False])
+def test_one_that_another_command_started_meanwhile_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_held: bool
+) -> None:
+    paths, answers = WorkspacePaths(tmp_path), iter([None, None, THERE])
+    paths.server_dir.mkdir(parents=True)
+
+    def refused(_: WorkspacePaths) -> None:
+        raise ServerUnavailable("could not be started: another server has the workspace")
+
+    monkeypatch.setattr(connect, "_running", lambda _: next(answers))
+    monkeypatch.setattr(connect, "wait_until_gone", lambda *_: None)
+    monkeypatch.setattr(connect, "start_server", refused)
+    held = FileLock(paths.server_lock).acquire()
+    if is_held:
+        assert connect._embedded_address(paths, start=True) == THERE
+    held.release()
+    if not is_held:
+        with pytest.raises(ServerUnavailable, match="could not be started"):
+            connect._embedded_address(paths, start=True)

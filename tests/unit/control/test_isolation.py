@@ -11,6 +11,7 @@ ALONE = Ground("local", False, True, False, True)
 MEMBER = Ground("local", True, False, False, True)
 ADMIN = Ground("local", True, True, False, True)
 ELSEWHERE = Ground("gpus", True, False, False, False)
+RAY = ELSEWHERE._replace(takes_orders=True)
 
 
 @pytest.mark.parametrize(
@@ -30,6 +31,10 @@ ELSEWHERE = Ground("gpus", True, False, False, False)
         (NONE, SANDBOX, ADMIN, NONE),
         (SANDBOX, "", ELSEWHERE, SANDBOX),
         (None, SANDBOX, ELSEWHERE, SANDBOX),
+        (None, "", RAY._replace(in_container=True), None),
+        (None, NONE, RAY, None),
+        (SANDBOX, "", RAY._replace(is_admin=True), SANDBOX),
+        (SANDBOX, "", RAY._replace(is_shared=False), SANDBOX),
     ],
 )
 def test_what_isolates_a_job(asked: str | None, workspace: str, ground: Ground, expected: str | None) -> None:
@@ -43,6 +48,10 @@ def test_what_isolates_a_job(asked: str | None, workspace: str, ground: Ground, 
         (NONE, "", MEMBER),
         (NONE, SANDBOX, MEMBER),
         (NONE, SANDBOX, ELSEWHERE),
+        (None, "", RAY),
+        (SANDBOX, "", RAY),
+        (None, SANDBOX, RAY),
+        (NONE, "", RAY),
         (None, "", MEMBER._replace(trouble="bubblewrap is not installed")),
     ],
 )

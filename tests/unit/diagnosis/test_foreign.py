@@ -70,3 +70,22 @@ def test_failures_of_the_same_kind_are_counted() -> None:
     assert similar_to(verdict, [Earlier("a", -1e6, same)], 1000.0) is None
     named = similar_to(verdict, earlier, 1000.0, {"b": "commit 5e6f7a8b"}.__getitem__)
     assert named is not None and named.text.endswith("(runs a, b), first with commit 5e6f7a8b")
+
+
+def test_the_log_of_one_rank_whose_library_complains_of_the_others() -> None:
+    made = told(
+        LogFile(
+            "out.txt",
+            "terminate called after throwing an instance of 'c10::DistBackendError'\n"
+            "  what():  [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(7)\nAborted (core dumped)\n",
+        )
+    )
+    assert made.code == "collective"
+    assert "Watchdog caught collective operation timeout" in made.message
+
+
+def test_ends_that_launchers_tell_of() -> None:
+    killed = told(LogFile("a.out", "loading\n[ERROR] [launch.py:325] ['python', 'train.py'] return code = -9\n"))
+    assert (killed.code, "SIGKILL" in killed.message) == ("signal", True)
+    coded = told(LogFile("a.out", "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n=   EXIT CODE: 9\n"))
+    assert "exited with code 9" in coded.message

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import re
 import re._parser as parser
 from collections.abc import Iterator
@@ -9,8 +11,9 @@ from types import ModuleType
 
 import pytest
 
-from muster.diagnosis import causes, foreign, gangs, launchers, log, raised, rules, text, verdict
-from muster.diagnosis.advice import case, programs, python_errors, steps
+import muster.diagnosis
+from muster.diagnosis import causes, rules
+from muster.diagnosis.advice import well_known
 from muster.diagnosis.log import read
 from muster.diagnosis.text import bounded, lines_of
 
@@ -116,7 +119,18 @@ def _begins_with_a_sign(parsed: object) -> bool:
 
 
 def test_no_pattern_repeats_a_repetition() -> None:
-    modules = (causes, foreign, gangs, launchers, log, raised, text, verdict, case, programs, python_errors, steps)
-    found = [pattern for module in modules for pattern in patterns(module)] + [rule.pattern for rule in rules.RULES]
-    assert len(found) > 90
+    names = [found.name for found in pkgutil.walk_packages(muster.diagnosis.__path__, "muster.diagnosis.")]
+    found = [pattern for name in names for pattern in patterns(importlib.import_module(name))]
+    found += [rule.pattern for rule in rules.RULES]
+    found += [pattern for pattern, _ in well_known.KNOWN]
+    assert len(found) > 200
     assert [item.pattern for item in found if repeats_a_repetition(parser.parse(item.pattern, item.flags))] == []
+
+
+def test_a_stack_into_which_another_thread_printed_is_one_stack() -> None:
+    (found,) = read(
+        "Exception in thread Thread-1 (feed):\nTraceback (most recent call last):\n"
+        '  File "/usr/lib/python3.11/threading.py", line 1045, in _bootstrap\ngot 0\ngot 1\ngot 2\n    self.run()\n'
+        '  File "/job/work/job.py", line 6, in feed\n    raise KeyError("label")\nKeyError: \'label\'\n'
+    ).raised
+    assert (found.line, found.setting, found.frames[-1].function) == ("KeyError: 'label'", "thread", "feed")

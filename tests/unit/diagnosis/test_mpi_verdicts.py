@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 
+import pytest
+
 from muster.diagnosis.verdict import judge
 from muster.wire.verdicts import Evidence, NodeEvidence, RankEvidence
 
@@ -134,3 +136,38 @@ def test_what_mpirun_says_of_a_rank_that_left_without_a_word_does_not_make_it_th
         mpirun(signal=signal.SIGKILL, expected=True, tail=told, ended_at=3.0),
     )
     assert (made.rank, made.message) == (3, "rank 3 on local-1 exited with code 7; its last line: ready")
+
+
+FARM = """\
+worker 2:
+Traceback (most recent call last):
+  File "/job/work/farm.py", line 14, in divide
+    return a // b
+ZeroDivisionError: integer division or modulo by zero
+master: 1 5
+master: worker 2 {how}, aborting
+--------------------------------------------------------------------------
+MPI_ABORT was invoked on rank 0 in communicator MPI_COMM_WORLD
+with errorcode 17.
+--------------------------------------------------------------------------
+"""
+
+
+@pytest.mark.parametrize("how", ["failed", "reports a failure", "has died", "raised an exception"])
+def test_a_worker_for_whom_the_master_aborts_is_to_blame(how: str) -> None:
+    one = RankEvidence(0, "local-0", 17, tail=FARM.format(how=how), command="mpirun -n 4 python farm.py")
+    made = judge(Evidence((one,), NODES[:1], "rank_failed"))
+    assert (made.code, made.rank) == ("exception", 2)
+    assert "ZeroDivisionError" in made.message
+
+
+def test_a_program_that_mpirun_does_not_find_is_no_ranks_fault_also_inside_a_script() -> None:
+    page = (
+        "-" * 74 + "\nprterun was unable to find the specified executable file, and did not launch\nthe job.\n\n"
+        "   Node:       vm\n   Executable: lmp_mpi\n" + "-" * 74 + "\n"
+    )
+    made = judge(
+        Evidence((RankEvidence(0, "local-0", 66, tail=page, command="bash job.sh"),), NODES[:1], "rank_failed")
+    )
+    assert (made.code, made.rank) == ("launcher_missing", None)
+    assert "lmp_mpi" in made.message

@@ -266,6 +266,17 @@ def test_a_port_that_a_lone_process_takes_is_its_own_choice():
     assert "fixes port 29500 itself" in found.next
 
 
+@pytest.mark.parametrize("line", ['s.bind(("", 29500))', "uvicorn.run(app, port=29500)", "Server(('0.0.0.0', 29500))"])
+def test_a_port_that_stands_in_the_script_is_its_own_choice_in_a_gang_too(line):
+    tail = (
+        f'Traceback (most recent call last):\n  File "/work/train.py", line 6, in <module>\n    {line}\n'
+        "OSError: [Errno 98] Address already in use\n"
+    )
+    found = judge(Evidence(ranks=[rank(0, tail)], facts=JobFacts(master_port=41000)))
+    assert (found.code, found.of_script) == ("port_trouble", True)
+    assert "fixes port 29500 itself" in found.next
+
+
 def test_a_file_that_hides_a_module_of_a_package_is_named():
     tail = (
         "Traceback (most recent call last):\n"
@@ -286,7 +297,7 @@ def test_a_file_that_hides_a_module_of_a_package_is_named():
 @pytest.mark.parametrize(
     ("facts", "step"),
     [
-        (JobFacts(), "Install `einops` into the Python that the job uses, or add `pip: [einops]`"),
+        (JobFacts(), "Add `einops` to the Python that the job uses (`pip: [einops]`"),
         (JobFacts(packages=("torch==2.13.0",)), "Add `pip: [einops]` in `environment` of the job."),
         (JobFacts(environment="pytorch"), "Add `pip: [einops]` in the environment `pytorch`."),
     ],
@@ -294,3 +305,37 @@ def test_a_file_that_hides_a_module_of_a_package_is_named():
 def test_a_missing_package_is_installed_where_the_job_takes_its_packages_from(facts: JobFacts, step: str) -> None:
     tail = "ModuleNotFoundError: No module named 'einops'\n"
     assert step in judge(Evidence(ranks=[rank(0, tail)], facts=facts)).next
+
+
+def judged(tail, code=1):
+    return judge(Evidence((rank(0, tail, code=code),), [NodeEvidence(0, "node-0")], "rank_failed"))
+
+
+def test_a_flood_of_one_kind_after_an_exception_is_no_sign_of_a_program_that_went_on() -> None:
+    flood = "dumping the state\n" + "".join(f"slot {n:05}: idle, owner none\n" for n in range(200))
+    made = judged(f'Traceback (most recent call last):\n  File "a.py", line 3, in f\nValueError: no\n{flood}', 70)
+    assert (made.code, made.message) == ("exception", "rank 0 on node-0: ValueError: no")
+
+
+def test_where_nothing_sounds_like_a_failure_the_last_lines_are_shown() -> None:
+    made = judged("report: line 3 of scores.txt has 1 field\nsum 7\n", 9)
+    assert made.code == "exit_code"
+    assert "its last lines: report: line 3 of scores.txt has 1 field / sum 7" in made.message
+
+
+def test_the_stack_of_a_remote_task_is_part_of_its_exception() -> None:
+    made = judged(
+        "Traceback (most recent call last):\n"
+        '  File "/job/work/sums.py", line 20, in <module>\n'
+        "    print(ray.get(total.remote()))\n"
+        '  File "/v/site-packages/ray/_private/worker.py", line 9, in get\n'
+        "    raise value.as_instanceof_cause()\n"
+        "ray.exceptions.RayTaskError(KeyError): \x1b[36mray::total()\x1b[39m (pid=7, ip=192.0.2.2)\n"
+        "  At least one of the input arguments for this task could not be computed:\n"
+        "ray.exceptions.RayTaskError: \x1b[36mray::load()\x1b[39m (pid=8, ip=192.0.2.2)\n"
+        '  File "/job/work/sums.py", line 11, in load\n'
+        "    return table[part]\n"
+        "KeyError: 'c'\n"
+    )
+    assert (made.code, made.message) == ("exception", "rank 0 on node-0: KeyError: 'c'")
+    assert "sums.py line 11, in load" in made.next

@@ -76,10 +76,29 @@ def test_old_names_resolve_with_a_notice_by_distribution_too(name: str, alone: s
 
 
 def test_only_a_script_that_imports_horovod_means_a_compiled_one() -> None:
-    assert names.with_horovod("AzureML-PyTorch-1.6-GPU") == "horovod-torch"
-    assert names.with_horovod("AzureML-TensorFlow-2.3-CPU") == "horovod-tensorflow"
-    assert names.with_horovod("AzureML-sklearn-0.24") is None
-    assert names.with_horovod("pytorch") is None
+    horovod = {"os", "horovod", "torch"}
+    assert names.with_imports("AzureML-PyTorch-1.6-GPU", horovod, is_mpi=True) == ("horovod-torch", "horovod")
+    assert names.with_imports("AzureML-TensorFlow-2.3-CPU", horovod, True) == ("horovod-tensorflow", "horovod")
+    assert names.with_imports("ACPT-PyTorch-1.13@latest", horovod, True) == ("horovod-torch", "horovod")
+    assert names.with_imports("AzureML-PyTorch-1.6-GPU", horovod, is_mpi=False) is None
+    assert names.with_imports("AzureML-sklearn-0.24", horovod, True) is None
+    assert names.with_imports("pytorch", horovod, True) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "curated"),
+    [
+        ("azureml:ACPT-PyTorch-1.13@latest", "deepspeed", "deepspeed"),
+        ("azureml:AzureML-ACPT-pytorch-1.13-py38-cuda11.7-gpu@latest", "pytorch_lightning", "lightning"),
+        ("AzureML-PyTorch-1.10", "transformers", "transformers"),
+        ("AzureML-PyTorch-1.10", "torch", None),
+        ("AzureML-TensorFlow-2.3", "transformers", None),
+        ("pytorch", "deepspeed", None),
+    ],
+)
+def test_a_name_of_azures_stands_for_what_the_code_imports(name: str, module: str, curated: str | None) -> None:
+    found = names.with_imports(name, {module}, is_mpi=False)
+    assert found == ((curated, module) if curated else None)
 
 
 def test_a_name_of_tensorflow_1_says_that_it_became_tensorflow_2() -> None:

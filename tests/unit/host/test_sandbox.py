@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from muster.agent.run.container.sandbox import devices
 from muster.host.sandbox import machine
 from muster.host.sandbox.command import Account, Shown, View, command
 from muster.host.sandbox.fence import folder_inside, open_inside, put_inside
@@ -50,6 +51,17 @@ def test_root_gives_itself_up_and_an_ordinary_user_gets_a_namespace() -> None:
     assert added == ["CAP_SETUID", "CAP_SETGID"]
     for line in (own, others):
         assert {"--unshare-pid", "--unshare-ipc", "--die-with-parent", "--as-pid-1"} <= set(line)
+
+
+def test_a_job_with_gpus_gets_their_devices_and_one_without_gets_none(tmp_path: Path) -> None:
+    for name in ("nvidia0", "nvidiactl", "nvidia-uvm", "kfd", "sda", "kmem", "dri/card0", "infiniband/uverbs0"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    line = told(View(SYSTEM, tuple(devices(True, tmp_path))))
+    bound = {line[at + 1] for at, word in enumerate(line) if word == "--dev-bind-try"}
+    names = ("nvidia0", "nvidiactl", "nvidia-uvm", "kfd", "dri", "infiniband")
+    assert bound == {str(tmp_path / name) for name in names}
+    assert [item.source for item in devices(False, tmp_path)] == [str(tmp_path / "infiniband")]
 
 
 def test_only_installations_of_python_are_shown(tmp_path: Path) -> None:

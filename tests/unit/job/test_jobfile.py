@@ -11,6 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from muster.errors import JobError
+from muster.job.explain import make_spec
 from muster.job.jobfile import LoadedJob, load_job_file, parse_job
 from muster.job.parts import Input, Output, PyTorch
 from muster.job.spec import JobSpec
@@ -324,3 +325,15 @@ def test_the_source_is_named_as_it_was_given(tmp_path: Path) -> None:
             load_job_file("jobs/bad.yml")
     finally:
         os.chdir(before)
+
+
+@pytest.mark.parametrize("key", ["display_name", "experiment_name"])
+def test_a_title_is_one_line_without_escapes(key: str) -> None:
+    with pytest.raises(JobError, match=f"{key}: .*characters that are not shown"):
+        make_spec({"command": "true", key: "evil\nTitle: \x1b[31m"})
+    assert make_spec({"command": "true", key: "Größe 5, zweiter Versuch"})
+
+
+def test_the_keys_of_a_receiver_are_named_where_one_is_wrong() -> None:
+    with pytest.raises(JobError, match="allowed here: to, when, quiet_s"):
+        make_spec({"command": "true", "notify": [{"too": "x"}]})

@@ -298,3 +298,17 @@ def test_a_command_too_long_for_one_argument_is_refused() -> None:
 def test_types_of_distributions_may_be_written_in_any_case() -> None:
     spec = make_spec({"command": "x", "distribution": {"type": "MPI", "process_count_per_instance": 2}})
     assert spec.distribution == Mpi(process_count_per_instance=2)
+
+
+@pytest.mark.parametrize(
+    ("declared", "value"),
+    [
+        ({"type": "number", "default": "1e-3", "min": "1e-5"}, 0.001),
+        ({"type": "integer", "default": "3", "enum": ["3", 4]}, 3),
+        ({"type": "string", "default": 0.5}, "0.5"),
+        ({"type": "boolean", "default": "True"}, True),
+    ],
+)
+def test_a_default_is_read_as_its_type_says(declared: dict[str, Any], value: object) -> None:
+    """YAML reads `1e-3` as text."""
+    assert make_spec({"command": "echo ${{inputs.a}}", "inputs": {"a": declared}}).inputs["a"] == value

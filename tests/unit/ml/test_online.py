@@ -8,6 +8,16 @@ import pytest
 
 from muster.errors import JobError
 from muster.ml import entities
+from muster.ml.online_entities import EndpointAuthKeys, EndpointAuthToken, keys_of
+from muster.wire.serving.endpoints import DeploymentView, EndpointKeys, EndpointView, RequestLimits
+
+BLUE = DeploymentView(
+    "blue", "digits", "serving", 100, 0, 2, "run", "net:1", 2, 3, 2, RequestLimits(3000, 4), serving_revision=2
+)
+DIGITS = EndpointView(
+    "digits", "key", "http://127.0.0.1:1/score", None, "ready", {"blue": 100}, {}, (BLUE,), "door", None, {}, {}, None,
+    "ada", 0.0, 0.0,
+)  # fmt: skip
 
 
 def test_a_deployment_of_a_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,3 +43,32 @@ def test_what_a_file_may_not_say_a_script_may_not_either() -> None:
         entities.ManagedOnlineEndpoint(name="digits", identity={"type": "system_assigned"}).said()
     said = entities.ManagedOnlineEndpoint(name="digits", auth_mode="key", traffic={"blue": 100}).said()
     assert said.traffic == {"blue": 100}
+
+
+def test_an_endpoint_that_was_fetched_can_be_changed_and_sent_back() -> None:
+    found = entities.ManagedOnlineEndpoint.of(DIGITS)
+    assert found.provisioning_state == "Succeeded" and found.state == "ready" and found.deployments == (BLUE,)
+    found.traffic = {"blue": 90, "green": 10}
+    assert found.said().traffic == {"blue": 90, "green": 10} and found.said().name == "digits"
+    with pytest.raises(AttributeError, match="nothing_of_the_kind"):
+        found.nothing_of_the_kind  # noqa: B018
+
+
+def test_a_deployment_that_was_fetched_can_be_deployed_again(tmp_path: Path) -> None:
+    (tmp_path / "score.py").write_text("def run(data): return data\n")
+    settings = '{"script": "score.py", "target_percent": 50.0}'
+    spec = {"command": ["python", "-m", "muster.scoring.serve", settings], "code": str(tmp_path), "compute": "local"}
+    found = entities.ManagedOnlineDeployment.of(BLUE, spec)
+    assert (found.instance_count, found.provisioning_state, found.ready) == (2, "Succeeded", 2)
+    assert found.code_configuration.scoring_script == "score.py" and found.model == "azureml:net:1"
+    found.scale_settings = entities.DefaultScaleSettings()
+    found.instance_count = 4
+    said = found.said()
+    assert said.scaling.least == 4 and said.limits.concurrency == 4 and said.script == Path("score.py")
+
+
+def test_what_opens_an_endpoint_has_azure_mls_names() -> None:
+    keys = keys_of(EndpointKeys("key", "p", "s"))
+    assert isinstance(keys, EndpointAuthKeys) and (keys.primary_key, keys.secondary_key) == ("p", "s")
+    token = keys_of(EndpointKeys("aml_token", token="t", expires_at=5.0))
+    assert isinstance(token, EndpointAuthToken) and token.access_token == "t"

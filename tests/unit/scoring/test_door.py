@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from muster.scoring.door.app import App
 from muster.scoring.door.dispatch import Dispatcher, Refused
 from muster.scoring.door.table import Backend, Route, Table, admits, chosen, least_busy, mirrored, parse, token_for
 from muster.scoring.figures import Spread
@@ -126,3 +128,57 @@ def test_replicas_are_ended_one_at_a_time_and_not_at_once() -> None:
     assert pace.next(4, 1, DOWN_AFTER_S) == 3
     assert pace.next(3, 1, DOWN_AFTER_S + 1) == 3
     assert pace.next(3, 5, DOWN_AFTER_S + 2) == 5
+
+
+class _Library:
+    """The errors of an HTTP client, as the front door tells them apart."""
+
+    ClientError = type("ClientError", (Exception,), {})
+    ClientConnectorError = type("ClientConnectorError", (ClientError,), {})
+    ServerTimeoutError = type("ServerTimeoutError", (TimeoutError,), {})
+
+
+class _Client:
+    """Replicas that do what a test says."""
+
+    def __init__(self, *errors: type[BaseException]) -> None:
+        self.errors = list(errors)
+
+    async def request(self, *_: object, **__: object) -> object:
+        if not self.errors:
+            await asyncio.Event().wait()
+        raise self.errors.pop(0) if len(self.errors) > 1 else self.errors[0]
+
+
+@pytest.mark.parametrize(
+    ("client", "idempotent", "status", "said"),
+    [
+        (_Client(_Library.ClientConnectorError), False, 503, "no replica of blue is there"),
+        (_Client(_Library.ServerTimeoutError), False, 503, "no replica of blue is there"),
+        (_Client(), False, 408, "blue gave no answer"),
+        (_Client(_Library.ClientError), False, 502, "ended before it answered"),
+        (_Client(_Library.ClientError, _Library.ClientConnectorError), True, 503, "no replica of blue is there"),
+    ],
+)
+def test_what_a_client_is_told_where_no_replica_answers(
+    client: _Client, idempotent: bool, status: int, said: str
+) -> None:
+    route = replace(BLUE, weight=100, timeout_ms=200.0, idempotent=idempotent)
+    sent: list[dict[str, Any]] = []
+
+    async def ask() -> None:
+        app = App(replace(TABLE, deployments=(route,)), client, _Library, str)
+        bodies = [{"type": "http.request", "body": b"{}"}]
+
+        async def receive() -> Any:
+            return bodies.pop() if bodies else await asyncio.Event().wait()
+
+        async def send(message: dict[str, Any]) -> None:
+            sent.append(message)
+
+        headers = [(b"authorization", b"Bearer first")]
+        scope = {"path": "/score", "method": "POST", "query_string": b"", "headers": headers}
+        await asyncio.wait_for(app(scope, receive, send), 30)
+
+    asyncio.run(ask())
+    assert sent[0]["status"] == status and said in sent[1]["body"].decode()

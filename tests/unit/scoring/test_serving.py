@@ -19,6 +19,7 @@ from muster.scoring.serve.body import TooLarge, TooSlow, body_of
 from muster.scoring.serve.http import AMLResponse, Answer, answer_of
 from muster.scoring.serve.models import BadInput, Model
 from muster.scoring.serve.settings import Settings
+from muster.scoring.serve.streaming import Broken
 
 
 @pytest.mark.parametrize(
@@ -28,6 +29,14 @@ from muster.scoring.serve.settings import Settings
 def test_results_are_json_unless_the_script_makes_its_answer_itself(result: Any, body: bytes) -> None:
     answer = answer_of(result)
     assert (answer.status, answer.body) == (200, body)
+
+
+def test_arrays_in_a_result_are_lists() -> None:
+    class Array:
+        def tolist(self) -> list[int]:
+            return [1, 2]
+
+    assert answer_of({"scores": Array(), "raw": b"x"}).body == b'{"scores": [1, 2], "raw": "x"}'
 
 
 def test_an_answer_of_a_script_is_passed_on() -> None:
@@ -168,6 +177,67 @@ def test_a_batch_of_the_wrong_length_and_errors_within_it() -> None:
     assert isinstance(found[0].error, ValueError) and found[1].value == "b"
     short = answers(lambda batch: [], ["a"], max_batch=2)
     assert "0 results for 1 requests" in str(short[0].error)
+
+
+def streamed(run: Callable[[Any], Any], take: int = 1000) -> tuple[Any, list[bytes], bool]:
+    """The head, the pieces that were taken, and whether the rest came."""
+
+    async def ask() -> tuple[Any, list[bytes], bool]:
+        runner = Runner(Model(lambda: None, run), asyncio.get_running_loop(), 1, 0.0, 10)
+        found: list[bytes] = []
+        try:
+            outcome = await asyncio.wait_for(runner.submit("", {}).done, 10)
+            if outcome.error is not None:
+                return outcome.error, [], False
+            stream = outcome.value
+            try:
+                async for piece in stream.taken():
+                    found.append(piece)
+                    if len(found) == take:
+                        stream.close()
+            except Broken:
+                return stream, found, False
+            return stream, found, True
+        finally:
+            await asyncio.to_thread(runner.close)
+
+    return asyncio.run(ask())
+
+
+def test_what_run_yields_is_passed_on_piece_by_piece() -> None:
+    stream, found, whole = streamed(lambda data: iter(["a", "b"]))
+    assert (found, whole, stream.status) == ([b"a", b"b"], True, 200)
+    assert stream.headers["content-type"] == "text/plain; charset=utf-8"
+    stream, found, whole = streamed(lambda data: ({"token": n} for n in range(200)))
+    assert whole and len(found) == 200 and found[1] == b'{"token": 1}\n'
+    told = AMLResponse(iter([b"data: x\n\n"]), 201, {"Content-Type": "text/event-stream"})
+    stream, found, whole = streamed(lambda data: told)
+    assert (stream.status, stream.headers["content-type"]) == (201, "text/event-stream")
+    assert streamed(lambda data: iter([]))[1:] == ([b""], True)
+
+
+def test_a_stream_that_fails_is_an_error_before_its_first_piece_and_cut_off_after_it() -> None:
+    def fails(after: int) -> Any:
+        yield from ["x"] * after
+        raise ValueError("no")
+
+    assert isinstance(streamed(lambda data: fails(0))[0], ValueError)
+    _, found, whole = streamed(lambda data: fails(2))
+    assert found == [b"x", b"x"] and not whole
+
+
+def test_a_stream_that_nobody_takes_is_ended() -> None:
+    ended = threading.Event()
+
+    def endless() -> Any:
+        try:
+            while True:
+                yield "x"
+        finally:
+            ended.set()
+
+    _, _, whole = streamed(lambda data: endless(), take=3)
+    assert not whole and ended.wait(10)
 
 
 def test_more_than_may_wait_are_refused() -> None:

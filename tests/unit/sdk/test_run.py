@@ -231,9 +231,13 @@ def test_only_the_newest_versions_are_listed_when_asked(server: RestServer, work
 
 def test_a_run_shows_itself_in_a_notebook(server: RestServer, workspace: Workspace) -> None:
     server.on("GET", "/api/v1/runs/r-1", run_json(status="Failed", verdict=VERDICT, metrics={"loss": 1, "node/cpu": 2}))
+    columns = ((2.0, 1.0, 0.5), (0, 1, 2), (1.0, 2.0, 3.0), (1, 2, 3))
+    series = MetricSeries("loss", "rank_0", 0, 1, "scalar", 3, 0.5, 2.0, *columns)
+    server.on("GET", "/api/v1/runs/r-1/metrics/series", lambda request: Reply(body=pack([series])))
     shown = Run.get(workspace, "r-1")._repr_html_()
     assert "ValueError: &lt;bad&gt; batch" in shown
     assert "loss" in shown and "node/cpu" not in shown
+    assert "<polyline" in shown
 
 
 def test_an_experiment_submits_and_finds_its_runs(

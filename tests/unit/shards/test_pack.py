@@ -144,3 +144,19 @@ def test_shards_of_others_get_an_index(folder: Path) -> None:
         index_folder(folder / "out", lambda samples, size: None, 2)
     with pytest.raises(JobError, match=r"holds no \.tar files"):
         index_folder(folder / "in", lambda samples, size: None, 2)
+
+
+def test_a_stray_file_does_not_take_the_labels_from_all_others_unsaid(folder: Path) -> None:
+    (folder / "in" / "README.md").write_text("about")
+    with pytest.raises(JobError, match=r"README\.md lies in .*in itself.*no sample would have a label"):
+        packed(request(folder))
+    assert not (folder / "out").exists()
+    packed(request(folder, labels=False))
+    assert read_index(folder / "out").samples == 48
+
+
+def test_what_a_killed_start_left_unfinished_goes(folder: Path) -> None:
+    (folder / "out").mkdir()
+    (folder / "out" / ".shard-00001.tar.part-0b585cdc").write_text("half")
+    packed(request(folder))
+    assert not [file.name for file in (folder / "out").iterdir() if ".part-" in file.name]

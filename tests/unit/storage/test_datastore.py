@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 from datetime import datetime
 from pathlib import Path
 
 import pytest
 
-from muster.errors import AccessDenied, Conflict, JobError, MissingExtra, NotFound
+from muster.errors import AccessDenied, Conflict, DiskFull, JobError, MissingExtra, NotFound
 from muster.storage.connectors import datastore
 from muster.storage.connectors.datastore import open_datastore
 from muster.storage.connectors.filesystems import version_of
@@ -28,6 +29,8 @@ def test_a_missing_package_names_the_extra() -> None:
     [
         (FileNotFoundError("x"), NotFound),
         (PermissionError("U0VDUkVUU0VDUkVU"), AccessDenied),
+        (OSError(errno.EROFS, "Read-only file system"), AccessDenied),
+        (OSError(errno.ENOSPC, "No space left on device"), DiskFull),
         (ValueError("GET https://a/c?sv=1&sig=U0VDUkVUU0VDUkVU failed"), Exception),
         (RuntimeError("key U0VDUkVUU0VDUkVU is wrong"), Exception),
     ],
@@ -98,4 +101,9 @@ def test_what_can_only_be_read_and_an_unknown_authority_say_what_to_do() -> None
     assert "can only be read" in str(datastore.refusal_of(NotImplementedError(), BLOB))
     unknown = OSError("[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed")
     assert "SSL_CERT_FILE" in datastore.refusal_of(unknown, BLOB).hint
-    assert "`muster datastore test blob`" in datastore.refusal_of(OSError("reset"), BLOB).hint
+    assert "`muster datastore show blob`" in datastore.refusal_of(OSError("reset"), BLOB).hint
+
+
+def test_a_store_that_cannot_be_written_to_is_tested_read_only() -> None:
+    assert "--read-only" in (datastore.refusal_of(OSError(errno.EROFS, "x"), BLOB).hint or "")
+    assert "--secret-options" in (datastore.refusal_of(TypeError("unexpected 'nonsense'"), BLOB).hint or "")

@@ -644,3 +644,14 @@ class TestSeveral:
             Checkpointer(net, None, tmp_path, also={"rate": 0.1})
         with pytest.raises(TypeError, match=r"also\['ema'\] is a model"):
             Checkpointer(net, None, tmp_path, also={"ema": other})
+
+
+def test_a_folder_that_is_not_used_under_muster_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("MUSTER_CHECKPOINT_DIR", str(tmp_path / "own"))
+    Checkpointer(nn.Linear(1, 1), folder=tmp_path / "mine").close()
+    assert f"{tmp_path / 'mine'} is not used" in caplog.text
+    caplog.clear()
+    Checkpointer(nn.Linear(1, 1)).close()
+    assert not caplog.text

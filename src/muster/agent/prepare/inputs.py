@@ -118,10 +118,13 @@ class Inputs:
         """What the node sees as files itself: no cache is in between."""
         source = Path(access.url)
         check_local(item, source)
-        if item.mode == "direct":
+        if item.mode == "direct" and "://" in access.label:
+            # A path into a datastore could be written to, and what lies there may be an asset's.
+            return access.label
+        if item.mode == "direct" and access.asset is None:
             return str(source)
         target = self._target(item, source.name)
-        if item.mode == "ro_mount":
+        if item.mode != "download":
             if access.asset is not None:
                 check_registered(item, access)
             if access.asset is not None and _can_show() and not mounts.below(source):

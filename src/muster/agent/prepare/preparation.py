@@ -19,6 +19,7 @@ from muster.agent.link import Backoff
 from muster.agent.prepare import code, ports, preflight
 from muster.agent.prepare.inputs import Inputs
 from muster.agent.prepare.outputs import check_outputs, output_paths
+from muster.agent.prepare.wheels import NodeWheels
 from muster.agent.refusal import Refusal, refusal_of
 from muster.agent.run.container import sandbox
 from muster.agent.run.container.describe import look as look_into
@@ -140,6 +141,7 @@ class Preparation:
             note=self._note,
             agree=partial(services.link.agree, order),
             unpack=self._unpack,
+            wheels=NodeWheels(services.link, self._attempt.unwanted),
         )
 
     def _bring_inputs(self, order: Order, paths: AttemptPaths) -> dict[str, str]:

@@ -22,7 +22,7 @@ FIRST_SAMPLE_S = 1.0
 
 
 class Sampler(threading.Thread):
-    """Writes a sample into every running attempt's `events/node.jsonl`: soon after its start, then every SAMPLE_S."""
+    """Writes a sample into every running attempt's `events/node_N.jsonl`: soon after its start, then every SAMPLE_S."""
 
     def __init__(self, gpu_ids: tuple[str, ...]) -> None:
         super().__init__(name="sampler", daemon=True)

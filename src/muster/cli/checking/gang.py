@@ -55,7 +55,7 @@ def job(num_nodes: int, cluster: str, file: str) -> dict[str, Json]:
     """One process on each of two nodes."""
     return {
         "display_name": "check",
-        "experiment_name": "cluster-check",
+        "experiment_name": states.CHECKS,
         "code": str(PROBE),
         "command": ["python", "probe.py"],
         "compute": cluster,

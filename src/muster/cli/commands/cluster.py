@@ -50,7 +50,7 @@ def create(
     as_json: Json = False,
     **flags: Value,
 ) -> None:
-    """Create a cluster: nodes of one kind that are added when jobs wait and released when idle.
+    """Create a cluster, whose nodes come with jobs and go when idle.
 
     On this machine its nodes are simulated. docs/clusters.md describes cluster files; docs/slurm.md and docs/ray.md
     describe those engines.
@@ -139,7 +139,7 @@ def check(
     no_job: Annotated[bool, switch("Leave the small job out.", "--no-job")] = False,
     as_json: Json = False,
 ) -> None:
-    """Walk the whole way to a cluster before the first job, and say what is wrong.
+    """Try the whole way to a cluster before the first job.
 
     The server asks the cluster's manager (reach, credentials, versions, settings, nodes) and looks at the way back
     and at its disk. Then a job of a few seconds on two nodes adds numbers up over the network, and reports each
@@ -222,7 +222,7 @@ def stop(
     now: Annotated[bool, switch("Requeue its runs instead of waiting for them.", "--now")] = False,
     as_json: Json = False,
 ) -> None:
-    """Release a cluster's nodes, and start nothing on it until `start`. Running jobs end first.
+    """Release a cluster's nodes once their jobs have ended. Nothing starts on it until `start`.
 
     \b
     Examples:
@@ -282,7 +282,7 @@ def cordon(
 
 
 def uncordon(name: Name, node: Nodes, as_json: Json = False) -> None:
-    """Return nodes to service that were cordoned, or set aside after failures.
+    """Return nodes that were cordoned or set aside to service.
 
     \b
     Examples:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 import threading
 import time
@@ -16,7 +17,7 @@ from muster.cli.options import Json, Run, argument, complete_files, option, prin
 from muster.cli.text import counted, duration, size
 from muster.client.api import Client
 from muster.client.connect import connect_to_read
-from muster.errors import Conflict, NotFound, UserError
+from muster.errors import AccessDenied, Conflict, JobError, NotFound, UserError
 from muster.host.files import is_below, is_safe_path
 from muster.wire.data.access import FileBrief
 from muster.wire.runs import FileView, RunView
@@ -24,6 +25,9 @@ from muster.wire.text import printable
 
 _RATE_S = 5.0
 """Over how long a rate is taken."""
+_NAMES_REFUSED = (errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL, errno.EISDIR, errno.ENOTDIR, errno.EEXIST)
+"""What a filesystem says of a name that it cannot hold, here or beside the others."""
+_NAMED = 20
 
 
 def download(
@@ -59,17 +63,39 @@ def download(
     if not chosen:
         say(f"{view.id} has no files yet")
         return
-    root = to or Path(view.name or view.id)
+    _download_files(client, view, chosen, to or Path(view.name or view.id), as_json)
+
+
+def _download_files(client: Client, view: RunView, chosen: Sequence[FileView], root: Path, as_json: bool) -> None:
     targets = [target_of(root, entry.path) for entry in chosen]
     root.mkdir(parents=True, exist_ok=True)
     meter = Meter(sum(entry.size for entry in chosen))
+    left: dict[str, str] = {}
     for entry, target in zip(chosen, targets, strict=True):
         meter.begin(entry.path)
-        client.download(view.id, entry.path, target, progress=meter.add)
+        if why := _fetch(client, view.id, entry.path, target, meter):
+            left[entry.path] = why
     meter.end()
-    files = [FileBrief(entry.path, entry.size) for entry in chosen]
-    line = f"{counted(len(chosen), 'file')}, {size(meter.done)} in {root}"
+    files = [FileBrief(entry.path, entry.size) for entry in chosen if entry.path not in left]
+    line = f"{counted(len(files), 'file')}, {size(meter.done)} in {root}"
     print_result({"folder": str(root), "files": files}, [line], as_json)
+    if left:
+        said = [f"{printable(path)}: {why}" for path, why in left.items()]
+        more = [f"… and {len(said) - _NAMED:,} more"] if len(said) > _NAMED else []
+        raise UserError("\n".join([f"not downloaded: {counted(len(said), 'file')}.", *said[:_NAMED], *more]))
+
+
+def _fetch(client: Client, run: str, path: str, target: Path, meter: Meter) -> str:
+    """Download one file; returns why that cannot be, where the next one still may."""
+    try:
+        client.download(run, path, target, progress=meter.add)
+    except (NotFound, Conflict, AccessDenied, JobError) as error:
+        return str(error)
+    except OSError as error:
+        if error.errno not in _NAMES_REFUSED:
+            raise
+        return error.strerror or str(error)
+    return ""
 
 
 CODE = "code"

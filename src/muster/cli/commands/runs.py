@@ -113,7 +113,7 @@ def cancel(
         if run.ended_before:
             say(f"{run.id} has ended already: {run.status}")
         else:
-            print(f"{run.id} {run.status}")
+            print(f"{run.id} {'is cancelled' if run.status in states.TERMINAL else 'is being cancelled'}")
 
 
 def retry(
@@ -170,7 +170,7 @@ def rm(runs: Runs, yes: Annotated[bool, switch("Do not ask.", "--yes", "-y")] = 
     for run_id in views:
         client.remove(run_id)
         if not as_json:
-            print(run_id)
+            print(f"{run_id} is removed")
     if as_json:
         print_json({"removed": list(views)})
 

@@ -10,7 +10,7 @@ import typer
 
 from muster.cli.console import Paint, say
 from muster.cli.options import Json, option, print_json
-from muster.cli.text import counted, table
+from muster.cli.text import counted, duration, table
 from muster.errors import NotFound, UserError
 from muster.simulation import report
 from muster.simulation.drawing import draw
@@ -58,7 +58,8 @@ def command(
     count = nodes or nodes_for(entries, gpus)
     found = select(entries, Selection(from_day, days, jobs, longest_days * DAY_S), gpus, count * gpus)
     machines = Machines(count, gpus, found.days)
-    title = f"{counted(len(found.jobs), 'job')} of {found.days:.1f} days on {count} × {gpus} GPUs"
+    span = f"{found.days:.1f} days" if found.days >= 1 else duration(found.days * DAY_S)
+    title = f"{counted(len(found.jobs), 'job')} of {span} on {count} × {gpus} GPUs"
     say(title)
     for text in found.left_out:
         say(f"  left out: {text}")

@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from muster import defaults
 from muster.cli.console import Paint, columns, notice, say
 from muster.cli.options import Json, argument, option, print_result, switch
-from muster.cli.templates import TEMPLATES, missing, refuse_to_overwrite
+from muster.cli.templates import TEMPLATES, lacks_mpirun, missing, refuse_to_overwrite
 from muster.cli.templates import write as write_template
 from muster.cli.text import counted, table
 from muster.cli.views.listing import listing
@@ -29,7 +30,9 @@ from muster.client.workspace import (
     trust_workspace,
 )
 from muster.errors import Conflict, NotFound, ServerUnavailable, UserError
+from muster.host.extras import install_command
 from muster.host.http import is_loopback
+from muster.host.network import reachable
 from muster.paths import WorkspacePaths
 from muster.wire import states
 from muster.wire.clusters import ClusterView
@@ -57,6 +60,8 @@ class ServerStatus(Health):
     """A server that answers."""
 
     url: str = ""
+    others: str | None = field(default=None, metadata=OMIT)
+    """The address by which other machines reach it."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +85,13 @@ def init(
     path: Annotated[Path, argument("PATH", "The folder (default: the current one).")] = Path(),
     name: Annotated[str | None, option("NAME", "The workspace's name (default: the folder's).")] = None,
     template: Annotated[
-        str | None, option("|".join(TEMPLATES), "Write a script and a job file that run at once.", show_default=False)
+        str | None,
+        option(
+            "|".join(TEMPLATES),
+            "Write a script and a job file that run at once.",
+            show_default=False,
+            autocompletion=lambda incomplete: [name for name in TEMPLATES if name.startswith(incomplete)],
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -110,6 +121,8 @@ def _write_template(folder: Path, name: str) -> None:
     say(f"{script} and {job}: {TEMPLATES[name].about}\nrun it with `muster run {job}`")
     if wanted := list(missing(name)):
         notice(f"this Python lacks {', '.join(wanted)}: pip install {' '.join(wanted)}")
+    if lacks_mpirun(name):
+        notice(f"there is no mpirun: {install_command('mpi')}, or the system's openmpi-bin")
 
 
 def trust(
@@ -139,6 +152,9 @@ def up(
     tls: Annotated[bool, switch("TLS with a certificate made by Muster.", "--tls")] = False,
     cert: Annotated[Path | None, option("FILE", "TLS certificate (PEM); with --key.")] = None,
     key: Annotated[Path | None, option("FILE", "Its private key (PEM).")] = None,
+    otlp: Annotated[
+        str | None, option("URL", "Export logs, metrics and traces of runs to this OpenTelemetry collector (OTLP).")
+    ] = None,
     print_token: Annotated[bool, switch("Print the token that clients need, and exit.", "--print-token")] = False,
 ) -> None:
     """Serve this workspace to a team, in the foreground.
@@ -161,6 +177,7 @@ def up(
         raise Conflict(f"this workspace belongs to the server at {ref.server.url}.", "It is served there already.")
     _make_way(ref)
     arguments = server_command(ref.root, host, port, tls=tls, cert=cert, key=key)
+    arguments += ["--otlp", otlp] if otlp else []
     sys.stdout.flush()
     os.execv(arguments[0], arguments)
 
@@ -261,11 +278,17 @@ def _workspace_status(ref: WorkspaceRef) -> WorkspaceStatus:
     except ServerUnavailable as error:
         agents = () if ref.server else tuple(living_agents(ref.paths))
         return WorkspaceStatus(workspace, why=error.message, agents=agents)
-    server = ServerStatus(**vars(health), url=client.address.url)
+    server = ServerStatus(**vars(health), url=client.address.url, others=_others(ref))
     active = client.runs(status=sorted(states.ACTIVE | {states.NOT_STARTED}))
     queued = client.runs(_MOST_QUEUED, status=states.QUEUED)
     more = max(0, health.active_runs - len(active) - len(queued))
     return WorkspaceStatus(workspace, server, "", tuple(client.clusters()), (*active, *queued), more)
+
+
+def _others(ref: WorkspaceRef) -> str | None:
+    said = None if ref.server else announced(ref.paths)
+    url = reachable(said.url) if said is not None and said.url else None
+    return url if url and not is_loopback(urlsplit(url).hostname or "") else None
 
 
 def status_lines(found: WorkspaceStatus, paint: Paint, room: int | None = None) -> list[str]:
@@ -281,6 +304,8 @@ def status_lines(found: WorkspaceStatus, paint: Paint, room: int | None = None) 
             )
         return lines
     lines.append(f"{paint('server', 'dim')}     {server.url}  version {server.version}  process {server.pid}")
+    if server.others:
+        lines.append(f"{paint('others', 'dim')}     {server.others}  `muster login` there")
     if server.trouble:
         lines.append(f"{paint('trouble', 'red')}    {server.trouble}")
     for cluster in found.clusters:

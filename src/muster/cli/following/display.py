@@ -16,7 +16,7 @@ from muster.cli.console import Paint, is_terminal, safe, say
 from muster.cli.following.lines import Line, clean
 from muster.cli.following.log_names import is_build, source_of
 from muster.cli.following.state import RunState
-from muster.cli.text import duration, number, shorten
+from muster.cli.text import duration, folded, number, shorten
 from muster.cli.views.metrics import loss, throughput
 from muster.cli.views.movement import silence
 from muster.wire.states import RUNNING
@@ -129,7 +129,7 @@ class LiveDisplay:
             self.live.console.out(rank_lines(lines, self.paint), end="")
 
     def note(self, text: str, level: str = "") -> None:
-        self.live.console.out(safe(_noted(text, level, self.paint)))
+        self.live.console.out(safe(folded(_noted(text, level, self.paint), shutil.get_terminal_size().columns)))
 
     def changed(self, state: RunState) -> None:
         pass

@@ -9,6 +9,8 @@ from muster.wire.runs import RunView
 
 _PROCESS = re.compile(r"std_log_process_(\d+)\.txt$")
 _ENVIRONMENT = re.compile(r"environment_node_(\d+)\.txt$")
+_BUILD = "environment_build.txt"
+"""Of an environment that was built before the attempt began."""
 _TASK = re.compile(r"std_log_node_(\d+)_(\w+)\.txt$")
 
 
@@ -30,6 +32,8 @@ def source_of(stream: str) -> Source:
         return Source(f"{match[2]} {match[1]}", int(match[1]))
     if match := _ENVIRONMENT.search(stream):
         return Source(f"environment {match[1]}", int(match[1]))
+    if stream.endswith(_BUILD):
+        return Source("environment", 0)
     if stream.endswith("mpi_log.txt"):
         return Source("mpirun", 0)
     return Source("", 0)
@@ -37,7 +41,7 @@ def source_of(stream: str) -> Source:
 
 def is_build(stream: str) -> bool:
     """Whether a log is that of an environment's build, and no rank's."""
-    return _ENVIRONMENT.search(stream) is not None
+    return _ENVIRONMENT.search(stream) is not None or stream.endswith(_BUILD)
 
 
 def log_of_rank(view: RunView, rank: int, attempt: int | None = None) -> str | None:

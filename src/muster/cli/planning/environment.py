@@ -10,7 +10,7 @@ from pathlib import Path
 from muster.cli.text import duration
 from muster.client.connect import connect
 from muster.client.storage import Storage
-from muster.client.submit import packages_here, with_horovod
+from muster.client.submit import packages_here, with_imports
 from muster.environments.files import with_contents
 from muster.environments.here import here
 from muster.environments.images import reach
@@ -42,7 +42,7 @@ class PlannedEnvironment:
 
 def planned(spec: JobSpec, base_dir: Path) -> PlannedEnvironment:
     """What the job's environment means on this machine; raises JobError for one that cannot be."""
-    spec, notices = with_horovod(spec, base_dir)
+    spec, notices = with_imports(spec, base_dir)
     described = _as_if_sent(with_contents(spec, base_dir))
     if described.environment is None:
         return PlannedEnvironment()
@@ -104,12 +104,12 @@ def _summary(found: Resolved) -> str:
     except NoInterpreter as error:
         raise JobError(f"environment: {error}", "Set `python` to one that is there.") from error
     cache = Cache(environments_dir())
-    built = cache.find(key_of(recipe, base.minor, host_platform()))
+    key = key_of(recipe, base.minor, host_platform())
+    built = cache.find(key)
     if built is not None:
         return f"environment: {recipe.label}, built here already (in {duration(built.record.built_s)})"
-    same = [entry.record for entry in cache.entries() if entry.record.label == recipe.label]
-    last = max(same, key=lambda record: record.built_at, default=None)
-    took = f"; {recipe.label} took {duration(last.built_s)} last time" if last else ""
+    last_s = cache.took_s(key, recipe.label)
+    took = f"; {recipe.label} took {duration(last_s)} last time" if last_s is not None else ""
     return f"environment: {recipe.label}, to be built on Python {base.text}{_listed(recipe)}{took}"
 
 

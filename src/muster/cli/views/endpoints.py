@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from muster.cli.text import counted, moment, number, table
 from muster.cli.views.columns import Column, fit
+from muster.wire.serving.canary import CanaryView
 from muster.wire.serving.endpoints import DeploymentView, EndpointView, ServingFigures
 
 
@@ -55,7 +56,9 @@ def description(view: EndpointView, now: float) -> Iterator[str]:
     yield from table(header, rows)
     for item in view.deployments:
         if item.why:
-            yield f"{item.name} failed: {item.why}"
+            yield f"{_failed(item)}: {item.why}"
+    if view.canary is not None:
+        yield _trial(view.canary, now)
     asked = [item for item in view.deployments if item.requests is not None and item.requests.requests]
     if asked:
         yield ""
@@ -67,10 +70,28 @@ def description(view: EndpointView, now: float) -> Iterator[str]:
 
 def progress(item: DeploymentView) -> str:
     """One line on how far a deployment is."""
-    if item.state == "failed":
-        return f"{item.name} failed: {item.why or 'see its log'}"
+    if item.has_failed:
+        return f"{_failed(item)}: {item.why or 'see its log'}"
     replicas = f"{item.ready} of {counted(item.instances, 'replica')}"
     return f"{item.name} is {item.state}: {replicas} ready"
+
+
+def _trial(trial: CanaryView, now: float) -> str:
+    """How a deployment that is watched does."""
+    rules = trial.rules
+    if trial.state == "watching":
+        return (
+            f"{rules.deployment} is watched: its traffic goes back where {number(rules.errors_percent)} % more fail "
+            f"than with the others, or p95 is {number(rules.slower)} times theirs"
+        )
+    return f"{rules.deployment} gave its traffic back {moment(trial.ended_at, now)}: {trial.why}"
+
+
+def _failed(item: DeploymentView) -> str:
+    """Which revision failed, where another one goes on."""
+    if item.state in ("failed", "stopped"):
+        return f"{item.name} {item.state}"
+    return f"{item.name}: revision {item.revision} ({item.newest_run}) failed, {item.serving_revision} goes on"
 
 
 def _figures(item: DeploymentView) -> Sequence[str]:

@@ -11,13 +11,15 @@ from typing import get_args
 from muster.cli.console import Paint
 from muster.cli.text import age, duration, moment, number
 from muster.cli.views.columns import Column, fit
-from muster.cli.views.metrics import is_number
+from muster.cli.views.metrics import diverged, figure, is_number
 from muster.cli.views.movement import silence
 from muster.cli.views.queue_job import queue_job
 from muster.errors import UserError
 from muster.wire import states
 from muster.wire.codec import Json
 from muster.wire.runs import Between, Progress, RunView
+from muster.wire.serving.services import shown_command
+from muster.wire.text import printable
 from muster.wire.tracking import RunColumn, SummaryQuery, SummaryValue
 
 Cell = Callable[[RunView, float], str]
@@ -42,7 +44,7 @@ _COLUMNS: Mapping[str, tuple[Column, Cell]] = {
     "account": (Column("ACCOUNT"), lambda view, now: job.account if (job := queue_job(view)) else ""),
     "reason": (Column("REASON"), lambda view, now: job.reason if (job := queue_job(view)) else ""),
     "starts": (Column("STARTS"), lambda view, now: moment(view.starts_at, now) if view.starts_at else ""),
-    "why": (Column("WHY", 20, leaves=1), lambda view, now: why(view, now)),
+    "why": (Column("WHY", 16, leaves=1), lambda view, now: why(view, now)),
 }
 _WHERE = re.compile(r"^rank \d+ on [^\s:]+:? (?=\S)")
 _QUEUE = ("job", "partition", "account", "reason", "starts")
@@ -64,13 +66,21 @@ _ORDERS: Mapping[str, Callable[[RunView, float], float | str | None]] = {
 
 
 def listing(
-    views: Sequence[RunView], paint: Paint, now: float, room: int | None = None, columns: Sequence[str] = ()
+    views: Sequence[RunView],
+    paint: Paint,
+    now: float,
+    room: int | None = None,
+    columns: Sequence[str] = (),
+    sort: str | None = None,
 ) -> list[str]:
-    """A line for each run, none longer than the room that there is."""
-    names = columns or [name for name in _USUAL if _says_something(name, views)]
+    """A line for each run, none longer than the room that there is; with what they are sorted by."""
+    names = list(columns) or [name for name in _USUAL if _says_something(name, views)]
+    by = (sort or "").removeprefix("-")
+    if by and not columns and by not in _COLUMNS:
+        names.insert(names.index("status") + 1, by)
     # Columns that were asked for stay; the usual ones give way.
     chosen = [_column(name, stays=bool(columns)) for name in names]
-    rows = [[cell(view, now) for _, cell in chosen] for view in views]
+    rows = [[printable(cell(view, now)) for _, cell in chosen] for view in views]
     lines = fit([column for column, _ in chosen], rows, room)
     return [paint(lines[0], "dim"), *(_painted(line, view, paint) for line, view in zip(lines[1:], views, strict=True))]
 
@@ -145,7 +155,7 @@ def why(view: RunView, now: float) -> str:
     if view.starts_between is not None:
         # First, so that a long reason cannot cut it off.
         return f"starts {between(view.starts_between, now)}: {first_line(view.reason)}"
-    return first_line(view.reason) or silence(view.moved_at, now)
+    return first_line(view.reason) or silence(view.moved_at, now) or diverged(view.metrics)
 
 
 def between(given: Between | None, now: float) -> str | None:
@@ -176,7 +186,8 @@ def progress_left(view: RunView, now: float) -> str:
 
 def command_text(command: Json) -> str:
     """A job's command on one line."""
-    words = command if isinstance(command, str) else " ".join(map(str, command)) if isinstance(command, list) else ""
+    listed = shown_command([str(word) for word in command]) if isinstance(command, list) else ()
+    words = command if isinstance(command, str) else " ".join(listed)
     return " ".join(words.split())
 
 
@@ -211,7 +222,7 @@ def _value(view: RunView, name: str) -> str:
     """A metric's last value, a tag or an input by `tag.NAME` or `input.NAME`; empty where the run has none."""
     kind, dot, rest = name.partition(".")
     if name in view.metrics:
-        return number(view.metrics[name])
+        return figure(name, view.metrics[name])
     if dot and kind == "tag":
         return view.tags.get(rest, "")
     inputs = view.spec.get("inputs")

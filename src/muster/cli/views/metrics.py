@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from math import isfinite
 from typing import TypeGuard
 
+from muster.cli.text import number, size
 from muster.wire.codec import Json
 
 _THROUGHPUT = re.compile(
@@ -39,6 +41,21 @@ def loss(metrics: Mapping[str, Json]) -> float | None:
         if _LOSS.fullmatch(name) and (is_number(value) or value in _NOT_FINITE):
             return float(value)
     return None
+
+
+def figure(name: str, value: Json) -> str:
+    """A metric's value in a few characters, with the unit that its name says."""
+    if is_number(value) and name.endswith("_percent"):
+        return f"{value:.4g}%"
+    if is_number(value) and name.endswith(("_bytes", "_bytes_per_s")):
+        return size(value) + ("/s" if name.endswith("_per_s") else "")
+    return number(value)
+
+
+def diverged(metrics: Mapping[str, Json]) -> str:
+    """What to say of a loss that is not a number any more; empty where it is one, or there is none."""
+    value = loss(metrics)
+    return "" if value is None or isfinite(value) else f"the loss is {number(value)}: the training diverged"
 
 
 def is_number(value: Json) -> TypeGuard[int | float]:

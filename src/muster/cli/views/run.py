@@ -11,11 +11,12 @@ from muster.cli.console import Paint
 from muster.cli.text import ago, counted, date, duration, moment, number, shorten, size, table, wrapped
 from muster.cli.views.columns import Column, fit
 from muster.cli.views.listing import between, command_text, first_line, input_text, progress_text, run_time
-from muster.cli.views.metrics import loss, throughput
+from muster.cli.views.metrics import figure, loss, throughput
 from muster.cli.views.movement import silence
 from muster.cli.views.queue_job import queue_job
 from muster.cli.views.queue_job import rows as queue_rows
 from muster.client.provenance import DIFFERENCE, Provenance
+from muster.control.datawait import waited
 from muster.wire import states, verdicts
 from muster.wire.environments import EnvironmentBrief
 from muster.wire.runs import AttemptView, RankView, RunView
@@ -23,6 +24,15 @@ from muster.wire.tracking import RunMetric
 from muster.wire.verdicts import RankExit, Verdict, VerdictEvidence
 
 MAX_FILES = 12
+
+
+_SERVICES = ("muster.scoring.serve", "muster.scoring.door")
+
+
+def _is_service(view: RunView) -> bool:
+    """Whether a run serves until somebody ends it, so that others of its kind say nothing about its end."""
+    command = view.spec.get("command")
+    return isinstance(command, list) and command[1:3] in [["-m", name] for name in _SERVICES]
 
 
 def summary(view: RunView, paint: Paint, now: float, room: int | None = None) -> list[str]:
@@ -103,18 +113,19 @@ def everything(
         ("submitted", f"{date(view.created_at, now)} by {view.submitted_by or 'unknown'}"),
         ("starts", between(view.starts_between, now) or (moment(view.starts_at, now) if view.starts_at else None)),
         ("started", _started(view, now)),
-        ("ends", None if silent else between(view.ends_between, now)),
+        ("ends", None if silent or _is_service(view) else between(view.ends_between, now)),
         ("ended", date(view.ended_at, now) if view.ended_at else None),
         ("tags", ", ".join(f"{key}={value}" for key, value in view.tags.items())),
         ("params", shorten(", ".join(f"{key}={value}" for key, value in view.params.items()), 400)),
         ("progress", progress_text(view.progress)),
+        ("data wait", _data_wait(view)),
         ("silent", silent),
     ]
     lines += _labelled([(label, str(value)) for label, value in rows if value], paint, room)
     lines += [line for text in view.notices for line in _hanging("notice:", text, paint, room)]
     lines += verdict(view, paint, room)
     for attempt in view.attempts:
-        lines += _attempt(attempt, paint, now, only=len(view.attempts) == 1)
+        lines += _attempt(attempt, paint, now, room, only=len(view.attempts) == 1)
     lines += _checkpoints(view, paint, now)
     lines += _metrics(view, paint, logged or {}, room)
     return lines + _files(view, paint)
@@ -170,14 +181,28 @@ def _figures(view: RunView) -> list[tuple[str, str | None]]:
     value = loss(view.metrics)
     return [
         ("why", view.verdict.message if view.verdict and view.status == states.CANCELED else None),
+        ("not scored", _not_scored(view)),
         ("throughput", throughput(view.metrics)),
+        ("data wait", _data_wait(view)),
         ("loss", None if value is None else number(value) + ("" if isfinite(value) else ": the training diverged")),
     ]
 
 
+def _not_scored(view: RunView) -> str | None:
+    """What `muster score` gave up on, though the run as a whole has completed."""
+    failed = view.metrics.get("failed_items")
+    return f"{failed:,.0f} items failed; the log has why" if isinstance(failed, int | float) and failed > 0 else None
+
+
+def _data_wait(view: RunView) -> str | None:
+    """How much of its time it waited for data, where that is worth a line."""
+    found = waited(view.metrics)
+    return f"{found[0]:.0%} of the time of its loop ({duration(found[1])})" if found and found[0] >= 0.01 else None
+
+
 def _logged(metrics: Iterable[str]) -> bool:
-    """Whether the script logged something; figures of nodes are there always."""
-    return any(not name.startswith("node/") for name in metrics)
+    """Whether the script logged something; figures of nodes and loaders are there without it."""
+    return any(not name.startswith(("node/", "muster/")) for name in metrics)
 
 
 def _environment(given: EnvironmentBrief | None) -> str | None:
@@ -192,10 +217,10 @@ def _environment(given: EnvironmentBrief | None) -> str | None:
     return f"{given.name} ({given.key}, Python {given.python}, {packages})"
 
 
-def _attempt(attempt: AttemptView, paint: Paint, now: float, only: bool) -> list[str]:
+def _attempt(attempt: AttemptView, paint: Paint, now: float, room: int | None, only: bool) -> list[str]:
     lines = [""]
     if not only:
-        lines += _heading(attempt, paint, now)
+        lines += _heading(attempt, paint, now, room)
     has_roles = any(rank.role != "worker" for rank in attempt.ranks)
     rows = [
         (
@@ -216,7 +241,7 @@ def _attempt(attempt: AttemptView, paint: Paint, now: float, only: bool) -> list
     return lines if len(lines) > 1 else []
 
 
-def _heading(attempt: AttemptView, paint: Paint, now: float) -> list[str]:
+def _heading(attempt: AttemptView, paint: Paint, now: float, room: int | None) -> list[str]:
     """One attempt among several: when, how it ended, and what followed."""
     title = paint(f"attempt {attempt.number}", "bold") + f"  {paint.status(attempt.status)}"
     if attempt.started_at:
@@ -228,9 +253,9 @@ def _heading(attempt: AttemptView, paint: Paint, now: float) -> list[str]:
     if attempt.resumed_from is not None:
         lines.append("  resumed from a checkpoint")
     if attempt.verdict and attempt.verdict.code != verdicts.COMPLETED:
-        lines.append(f"  {attempt.verdict.code}: {first_line(attempt.verdict.message)}")
+        lines += _hanging(f"{attempt.verdict.code}:", first_line(attempt.verdict.message), paint, room, "red")
     if attempt.verdict and attempt.verdict.action:
-        lines.append(f"  {paint('then:', 'dim')} {attempt.verdict.action}")
+        lines += _hanging("then:", attempt.verdict.action, paint, room, "dim")
     return lines
 
 
@@ -263,8 +288,10 @@ def _metrics(view: RunView, paint: Paint, logged: Mapping[str, RunMetric], room:
     several = {
         name: item for name, item in logged.items() if item.count > 1 and item.best is not None and _logged([name])
     }
-    rows = [(name, shorten(number(value), 60)) for name, value in view.metrics.items() if name not in several]
-    lines = ["", paint("metrics", "bold"), *(_labelled(rows, paint) if rows else [])]
+    rows = [(name, shorten(figure(name, value), 60)) for name, value in view.metrics.items() if name not in several]
+    own = [row for row in rows if _logged([row[0]])]
+    nodes = [row for row in rows if row not in own]
+    lines = ["", paint("metrics", "bold"), *_labelled(own, paint)] if own or several else []
     titles = [Column("METRIC", 8), Column("LAST"), Column("BEST")]
     titles += [Column("LEAST", leaves=2), Column("GREATEST", leaves=2), Column("POINTS", leaves=1)]
     cells = [
@@ -274,7 +301,7 @@ def _metrics(view: RunView, paint: Paint, logged: Mapping[str, RunMetric], room:
     if cells:
         head, *found = fit(titles, cells, None if room is None else room - 2)
         lines[2:2] = [f"  {paint(head, 'dim')}", *(f"  {line}" for line in found)]
-    return lines
+    return lines + (["", paint("nodes", "bold"), *_labelled(nodes, paint)] if nodes else [])
 
 
 def _files(view: RunView, paint: Paint) -> list[str]:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from muster.client.calls import LONG_S, Group, checking, run_path, segment
+from muster.wire.serving.canary import CanaryRules
 from muster.wire.serving.endpoints import (
+    EndpointAnswer,
     EndpointChanges,
     EndpointKeys,
+    EndpointRequest,
     EndpointView,
     KeyKind,
     NewDeployment,
@@ -52,6 +55,14 @@ class Endpoints(Group):
         """The keys of an endpoint, or a token for an hour."""
         return self.calls.read(EndpointKeys, "GET", f"{_path(name)}/keys")
 
+    def invoke(self, name: str, body: str, deployment: str | None = None) -> EndpointAnswer:
+        """Ask an endpoint by way of the server."""
+        with checking():
+            message = EndpointRequest(body, deployment)
+        return self.calls.read(
+            EndpointAnswer, "POST", f"{_path(name)}/invoke", message=message, again=False, timeout_s=LONG_S
+        )
+
     def renew_key(self, name: str, kind: KeyKind) -> EndpointKeys:
         """Make a key anew."""
         message = NewEndpointKey(kind)
@@ -74,11 +85,16 @@ def new_endpoint(name: str, **fields: object) -> NewEndpoint:
 
 
 def traffic_changes(
-    traffic: Mapping[str, int] | None = None, mirror: Mapping[str, int] | None = None
+    traffic: Mapping[str, int] | None = None,
+    mirror: Mapping[str, int] | None = None,
+    canary: str | None = None,
+    errors_percent: float = 2.0,
+    slower: float = 2.0,
 ) -> EndpointChanges:
-    """Other shares of the traffic, checked."""
+    """Other shares of the traffic, checked; `canary`: a deployment that gives its share back where it does worse."""
     with checking():
-        return EndpointChanges(traffic=traffic, mirror_traffic=mirror)
+        rules = None if canary is None else CanaryRules(canary, errors_percent, slower)
+        return EndpointChanges(traffic=traffic, mirror_traffic=mirror, canary=rules)
 
 
 def _path(name: str) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import islice
 
+from muster.client.importing.mlflow_address import Store
 from muster.client.importing.mlflow_calls import SCHEME, MlflowCalls, Record, records
-from muster.client.importing.mlflow_stores import FileStore, Point, ServerStore, StoredRun
+from muster.client.importing.mlflow_stores import Point, StoredRun
 from muster.errors import NotFound
 from muster.wire.codec import Json
 
@@ -19,7 +20,7 @@ _LABELS = 100
 class Importer:
     """Brings runs in, one after another."""
 
-    def __init__(self, store: FileStore | ServerStore, target: MlflowCalls, say: Callable[[str], None]) -> None:
+    def __init__(self, store: Store, target: MlflowCalls, say: Callable[[str], None]) -> None:
         self._store = store
         self._target = target
         self._say = say

@@ -1,4 +1,4 @@
-"""Where MLflow keeps runs: a folder of files (`mlruns`), or a tracking server."""
+"""Where MLflow keeps runs: a folder of files (`mlruns`), or a tracking server; a file of SQLite has its own module."""
 
 from __future__ import annotations
 
@@ -8,13 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Protocol
-from urllib.parse import unquote, urlsplit
 
 import yaml
 
 from muster.client.importing.mlflow_calls import SCHEME, MlflowCalls, Record, records
-from muster.errors import UserError
-from muster.host.http import Address
 from muster.wire.codec import Json
 
 _STATUSES = {1: "RUNNING", 2: "SCHEDULED", 3: "FINISHED", 4: "FAILED", 5: "KILLED"}
@@ -57,25 +54,6 @@ class MlflowStore(Protocol):
     def open(self, run: StoredRun, path: str) -> object: ...
 
 
-def open_store(uri: str, token: str = "") -> FileStore | ServerStore:
-    """The store behind a path or an address."""
-    parts = urlsplit(uri)
-    if parts.scheme in ("http", "https"):
-        shown = f"{parts.scheme}://{parts.netloc}"
-        return ServerStore(MlflowCalls(Address(shown, token), parts.path.rstrip("/"), external=True))
-    if parts.scheme not in ("", "file"):
-        raise UserError(
-            f"stores of the kind {parts.scheme!r} are not read by themselves",
-            f"Start MLflow's server on it (`mlflow server --backend-store-uri {uri}`) and import from its address.",
-        )
-    folder = Path(unquote(parts.path) if parts.scheme == "file" else uri).expanduser()
-    if (folder / "mlruns").is_dir():
-        folder = folder / "mlruns"
-    if not folder.is_dir():
-        raise UserError(f"there is no folder {folder}", "Give the path of an mlruns folder, or a server's address.")
-    return FileStore(folder)
-
-
 class FileStore:
     """An `mlruns` folder."""
 
@@ -101,10 +79,7 @@ class FileStore:
                     yield Point(metric, parts[1], int(float(parts[0])), step)
 
     def artifacts(self, run: StoredRun) -> Iterator[str]:
-        root = Path(run.artifact_root)
-        for base, _, names in os.walk(root):
-            for name in sorted(names):
-                yield Path(base, name).relative_to(root).as_posix()
+        yield from names_below(Path(run.artifact_root))
 
     @contextmanager
     def open(self, run: StoredRun, path: str) -> Iterator[IO[bytes]]:
@@ -124,7 +99,7 @@ class FileStore:
             None if ended is None else int(str(ended)),
             _texts(folder / "params"),
             tags,
-            tuple(_names(folder / "metrics")),
+            tuple(names_below(folder / "metrics")),
             # Where the files lie now: the store may have been moved since it was written down.
             str(folder / "artifacts"),
         )
@@ -186,11 +161,12 @@ def _yaml(file: Path) -> Mapping[str, Json]:
     return found if isinstance(found, dict) else {}
 
 
-def _names(folder: Path) -> Iterator[str]:
+def names_below(folder: Path) -> Iterator[str]:
+    """Every file below a folder, by its path from there."""
     for base, _, names in os.walk(folder):
         for name in sorted(names):
             yield Path(base, name).relative_to(folder).as_posix()
 
 
 def _texts(folder: Path) -> dict[str, str]:
-    return {name: (folder / name).read_text(errors="replace") for name in _names(folder)}
+    return {name: (folder / name).read_text(errors="replace") for name in names_below(folder)}

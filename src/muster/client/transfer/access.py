@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,7 +13,8 @@ from muster.client.calls import API
 from muster.client.storage import Storage
 from muster.client.transfer.places import Place
 from muster.errors import AccessDenied, DiskFull, UserError
-from muster.storage.connectors.base import BLOCK_BYTES, AccessRefused, Source, TransferError
+from muster.host.hashing import measure_pieces
+from muster.storage.connectors.base import AccessRefused, Source, TransferError, read_through
 from muster.storage.connectors.credentials import FreshTokens, Keys
 from muster.storage.connectors.http import Http
 from muster.storage.connectors.opening import Writable, open_access
@@ -85,7 +85,8 @@ def elsewhere(place: Place) -> Writable | Web:
     assert location is not None
     if location.kind == "azure-blob":
         return open_access(Access("azure-blob", str(location), label=place.text))
-    if location.kind == "http":
+    # A web server's folder, which its slash tells, is listed through fsspec.
+    if location.kind == "http" and not place.is_folder:
         return open_access(Access("http", location.url, folder=False, label=place.text))
     return open_access(Access("fsspec", location.url, label=place.text))
 
@@ -148,9 +149,4 @@ def hash_here(source: Source, entry: FileEntry) -> str:
 
 
 def _read_hash(source: Source, entry: FileEntry) -> str:
-    digest, buffer = hashlib.sha256(), bytearray(min(BLOCK_BYTES, entry.size))
-    for offset in range(0, entry.size, BLOCK_BYTES):
-        view = memoryview(buffer)[: min(len(buffer), entry.size - offset)]
-        source.read(entry, offset, view)
-        digest.update(view)
-    return digest.hexdigest()
+    return measure_pieces(read_through(source, entry)).sha256

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,16 +15,17 @@ from muster.client.storage import Storage
 from muster.client.transfer import local
 from muster.client.transfer.access import OpenFolder, asset_source, batches, elsewhere, explained, hash_here
 from muster.client.transfer.fetching import fetch_all
-from muster.client.transfer.places import HINT, Place, parse_place
+from muster.client.transfer.places import HINT, Place, literal, parse_place
 from muster.client.transfer.plan import Copy, Landing, Plan, decide, landing
-from muster.errors import Conflict, JobError, NotFound, UserError
+from muster.errors import Conflict, DiskFull, JobError, NotFound, UserError
 from muster.host.hashing import measure
 from muster.storage.addresses import joined
-from muster.storage.connectors.base import Sink, Source, SourceChanged, files_at
+from muster.storage.connectors.base import Sink, Source, SourceChanged, TransferError, files_at
 from muster.storage.connectors.files import Folder
 from muster.storage.connectors.filesystems import Filesystem
+from muster.storage.staging.download import Damaged
 from muster.storage.staging.model import check_entries
-from muster.wire.data.access import FileEntry
+from muster.wire.data.access import FileEntry, FileList
 
 _SMALL_BYTES = 1 << 20
 _SMALL_AT_ONCE = 16
@@ -54,6 +57,8 @@ class Choices:
     ignore_files: bool = True
     delete: bool = False
     """Remove at the target what the source does not have."""
+    folders: bool = False
+    """The source must be one."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +100,8 @@ def prepare(storage: Storage, source: str, target: str, choices: Choices, watch:
         raise UserError(f"{source} and {target} are both on this machine.", f"Use cp. {HINT}")
     with explained():
         opened = open_source(storage, start, choices.ignore_files)
+        if choices.folders and opened.one_file:
+            raise UserError(f"{source} is a file, and sync is for folders.", "`muster data cp` copies one file.")
         return _prepared(storage, opened, end, choices, watch)
 
 
@@ -103,14 +110,45 @@ def carry_out(prepared: Prepared, storage: Storage, watch: Watch) -> None:
     plan = prepared.plan
     watch.expect(plan.size)
     with explained():
-        if prepared.landing.folder.kind == "local":
-            _fetch(prepared, watch)
-        elif prepared.opened.place.kind == "local":
-            _send(prepared, plan.copies, prepared.opened.source, watch)
-        else:
-            _through_here(prepared, watch)
+        try:
+            _move(prepared, watch)
+        except (SourceChanged, Damaged) as error:
+            place = prepared.opened.place
+            if place.kind != "asset":
+                raise
+            raise Conflict(
+                f"{error.what} of the data asset {place.store}:{place.version} is not what it was when the asset was "
+                "made.",
+                "Something wrote to its place: make a new version, or bring the old content back there.",
+            ) from error
         if plan.removals:
             remove(storage, prepared.landing.folder, plan.removals)
+
+
+def _move(prepared: Prepared, watch: Watch) -> None:
+    if prepared.landing.folder.kind == "local":
+        _fetch(prepared, watch)
+        return
+    _check_room(prepared)
+    if prepared.opened.place.kind == "local":
+        _send(prepared, prepared.plan.copies, prepared.opened.source, watch)
+    else:
+        _through_here(prepared, watch)
+
+
+def _check_room(prepared: Prepared) -> None:
+    """Refuse what a datastore in a folder of this machine cannot take, before anything is sent."""
+    sink, size = prepared.sink, prepared.plan.size
+    if not isinstance(sink, Folder):
+        return
+    there = next(folder for folder in (sink.root, *sink.root.parents) if folder.is_dir())
+    free = shutil.disk_usage(there).free
+    if size > free:
+        raise DiskFull(
+            f"{size / 1e9:.2f} GB are to be sent, and the disk of {prepared.landing.folder} has {free / 1e9:.2f} GB "
+            "free.",
+            "Free some space there, or choose another datastore.",
+        )
 
 
 def open_source(storage: Storage, place: Place, ignore_files: bool = True) -> Opened:
@@ -118,6 +156,7 @@ def open_source(storage: Storage, place: Place, ignore_files: bool = True) -> Op
     if place.kind == "local":
         root = Path(place.path)
         found = local.find(root, ignore_files)
+        local.check_names(entry.path for entry in found.files)
         is_file = root.is_file()
         return Opened(place, Folder(str(root.parent if is_file else root)), found.files, is_file, found=found)
     if place.kind == "store":
@@ -131,14 +170,27 @@ def open_source(storage: Storage, place: Place, ignore_files: bool = True) -> Op
     return Opened(place, source, entries, not entries[0].path)
 
 
+def find_stored(storage: Storage, place: Place) -> tuple[Place, FileList]:
+    """A path of a datastore and what lies there; an address whose % stand for themselves is understood, too."""
+    found = storage.listing(place.store, place.path)
+    other = literal(place) if not found.files else None
+    if other is not None:
+        place, found = other, storage.listing(other.store, other.path)
+    if not found.files and place.path:
+        hint = "It is a link that leads out of the datastore." if found.left_out else "Check the path; case matters."
+        raise NotFound(f"{place}: there is no file or folder.", hint)
+    return place, found
+
+
 def _stored(storage: Storage, place: Place) -> Opened:
-    listed = storage.files(place.store, place.path)
+    place, seen = find_stored(storage, place)
+    listed = seen.files
     if not listed:
-        raise NotFound(f"{place}: there is no file or folder.", "Check the path; case matters.")
+        raise NotFound(f"{place}: there is no file.", "Check the name of the datastore.")
     is_file = not listed[0].path
     folder = OpenFolder(storage, place.parent if is_file else place, "read")
     entries = check_entries([replace(listed[0], path=place.name)] if is_file else listed, str(place))
-    return Opened(place, folder.connector, entries, is_file, folder)
+    return Opened(place, folder.connector, entries, is_file, folder, local.Found(outside=list(seen.left_out)))
 
 
 def _asset(storage: Storage, place: Place) -> Opened:
@@ -264,13 +316,23 @@ def _send_files(
         found = measure(path)
         if found.size != size:
             raise SourceChanged(str(path))
-        sink.put(name, path, found.size, found.sha256, moved)
+        try:
+            sink.put(name, path, found.size, found.sha256, moved)
+        except OSError as error:
+            raise _trouble(sink.label, name, error) from error
 
     for batch in batches(files):
         if folder is not None:
             folder.announce([name for name, _, _ in batch])
         for is_small, at_once in ((True, _SMALL_AT_ONCE), (False, _LARGE_AT_ONCE)):
             each([file for file in batch if (file[2] <= _SMALL_BYTES) == is_small], one, at_once)
+
+
+def _trouble(where: str, name: str, error: OSError) -> TransferError:
+    """What could not be written, by its name and place: the system's own words have neither."""
+    is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    said = "there is no room left" if is_full else str(error.strerror or error)
+    return TransferError("disk_full" if is_full else "data_unavailable", f"{joined(where, name)}: {said}")
 
 
 def _through_here(prepared: Prepared, watch: Watch) -> None:

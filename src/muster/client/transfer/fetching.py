@@ -12,8 +12,8 @@ from pathlib import Path
 from muster.client.transfer.access import batches
 from muster.client.transfer.local import PARTIAL
 from muster.client.transfer.plan import Copy
-from muster.errors import Conflict, DiskFull
-from muster.host.files import remove_tree, write_json
+from muster.errors import Conflict, DiskFull, JobError
+from muster.host.files import is_safe_path, remove_tree, write_json
 from muster.host.locks import FileLock
 from muster.storage.connectors.base import Source
 from muster.storage.staging.download import Journal, fetch
@@ -33,6 +33,9 @@ def fetch_all(
     """Bring every file below the target. Until all are there they lie apart, where a later try goes on with them."""
     if not copies:
         return
+    for copy in copies:
+        if not is_safe_path(copy.name) or not is_safe_path(stored_path(copy.entry)):
+            raise JobError(f"{where} has a file named {copy.name!r}, which would be written outside {target}")
     target.mkdir(parents=True, exist_ok=True)
     partial = target / f"{PARTIAL}{hashlib.sha256(f'{where} {target.absolute()}'.encode()).hexdigest()[:12]}"
     partial.mkdir(exist_ok=True)
@@ -41,7 +44,12 @@ def fetch_all(
         raise Conflict(f"the same copy to {target} is under way already.", "Wait for its end, or end it.")
     with held:
         _drop_outdated(partial, copies)
-        _check_room(partial, copies)
+        try:
+            _check_room(partial, copies)
+        except DiskFull:
+            if not (partial / "data").exists():
+                remove_tree(partial)
+            raise
         journal, counted = Journal(partial / "journal.jsonl"), _Counted()
         counted.moved = moved
         try:

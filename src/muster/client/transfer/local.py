@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from muster.client.ignore import IgnoreRules
-from muster.errors import NotFound
+from muster.errors import NotFound, UserError
 from muster.wire.data.access import FileEntry, file_etag
+from muster.wire.text import is_encodable
 
 PARTIAL = ".muster-partial-"
 """Begins the folder of a copy that is under way."""
+
+_RENAME = "Rename it, or name it in .musterignore."
 
 
 @dataclass
@@ -23,6 +27,10 @@ class Found:
     """What an ignore file names: files, and folders with a slash."""
     left_out: list[str] = field(default_factory=list)
     """Links to folders, pipes and the like."""
+    outside: list[str] = field(default_factory=list)
+    """Links that lead out of a datastore."""
+    empty: list[str] = field(default_factory=list)
+    """Folders that hold nothing: storages know files only."""
 
 
 def find(root: Path, use_ignore_files: bool) -> Found:
@@ -37,10 +45,23 @@ def find(root: Path, use_ignore_files: bool) -> Found:
     return found
 
 
+def check_names(paths: Iterable[str]) -> None:
+    """Refuse names that no datastore takes, before anything is sent."""
+    for path in paths:
+        if not is_encodable(path):
+            shown = os.fsencode(path).decode("utf-8", "backslashreplace")
+            raise UserError(f"the name of the file {shown} is not UTF-8, and no datastore takes it.", _RENAME)
+        if "\\" in path:
+            raise UserError(f"{path}: a name with a backslash cannot be stored, since some storages split it.", _RENAME)
+
+
 def _walk(folder: Path, prefix: str, rules: IgnoreRules | None, found: Found) -> None:
     if rules is not None:
         rules.enter(folder, prefix)
-    for item in sorted(os.scandir(folder), key=lambda item: item.name):
+    items = sorted(os.scandir(folder), key=lambda item: item.name)
+    if not items and prefix:
+        found.empty.append(prefix)
+    for item in items:
         name, is_folder = prefix + item.name, item.is_dir(follow_symlinks=False)
         if item.name.startswith(PARTIAL):
             continue

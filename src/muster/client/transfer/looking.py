@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from muster.client.storage import Storage
 from muster.client.transfer.access import explained
-from muster.client.transfer.copying import open_source
+from muster.client.transfer.copying import find_stored, open_source
 from muster.client.transfer.places import Place
 from muster.errors import NotFound
-from muster.storage.connectors.base import BLOCK_BYTES
-from muster.wire.data.access import FileEntry
+from muster.storage.connectors.base import read_through
+from muster.wire.data.access import FileEntry, FileList
 
 
 @dataclass(frozen=True)
@@ -34,15 +34,15 @@ class Change:
     size: int
 
 
-def entries_of(storage: Storage, place: Place) -> Sequence[FileEntry]:
+def entries_of(storage: Storage, place: Place) -> FileList:
     """Every file at a place, by its path from there; the one file that it is has its own name."""
     if place.kind != "store":
         with explained():
-            return open_source(storage, place, ignore_files=False).entries
-    found = storage.files(place.store, place.path)
-    if not found and place.path:
-        raise NotFound(f"{place}: there is no file or folder.", "Check the path; case matters.")
-    return [FileEntry(place.name, found[0].size, etag=found[0].etag)] if found and not found[0].path else found
+            return FileList(tuple(open_source(storage, place, ignore_files=False).entries))
+    place, seen = find_stored(storage, place)
+    found = seen.files
+    one = FileEntry(place.name, found[0].size, etag=found[0].etag) if found and not found[0].path else None
+    return seen if one is None else FileList((one,))
 
 
 def level(entries: Iterable[FileEntry]) -> list[Shown]:
@@ -102,7 +102,4 @@ def content(storage: Storage, place: Place) -> Iterator[bytes]:
         entry = opened.entries[0]
         if opened.folder is not None:
             opened.folder.announce([entry.path])
-        for offset in range(0, entry.size, BLOCK_BYTES):
-            piece = bytearray(min(BLOCK_BYTES, entry.size - offset))
-            opened.source.read(entry, offset, memoryview(piece))
-            yield bytes(piece)
+        yield from read_through(opened.source, entry)

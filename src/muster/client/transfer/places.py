@@ -67,6 +67,12 @@ def parse_place(text: str) -> Place:
     return Place("elsewhere", text, location=location, is_folder=is_folder)
 
 
+def literal(place: Place) -> Place | None:
+    """The same address with every % as it stands, for names that a list has shown; None where that is no other."""
+    path = place.text.partition("/paths/")[2].strip("/")
+    return replace(place, path=path) if place.kind == "store" and "%" in path and path != place.path else None
+
+
 def stored(text: str, what: str) -> Place:
     """A path of a datastore, for commands that take nothing else."""
     place = parse_place(text)

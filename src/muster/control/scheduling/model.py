@@ -201,7 +201,9 @@ class Rules:
     users: Mapping[str, Quota] = field(default_factory=dict)
     experiments: Mapping[str, Quota] = field(default_factory=dict)
     held: Mapping[str, str] = field(default_factory=dict)
-    """Runs that wait for other runs, and for which."""
+    """Runs that wait for other runs or for their environment, and for which."""
+    kept_off: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Nodes that a run should not get now, since its environment lies elsewhere."""
     used: Mapping[str, float] = field(default_factory=dict)
     """What each user has used lately, the older the less; empty: all are equal."""
 

@@ -28,7 +28,13 @@ from muster.control.scheduling.model import (
 )
 from muster.control.scheduling.queue import Passed, Queue
 from muster.control.scheduling.quota import Usage
-from muster.control.scheduling.reservation import reserve_for, victims_for, would_fit_first
+from muster.control.scheduling.reservation import (
+    is_pausable,
+    is_worth_a_pause,
+    reserve_for,
+    victims_for,
+    would_fit_first,
+)
 from muster.control.scheduling.shares import standings
 from muster.defaults import DELAY_COUNTED_S, DELAY_S, DELAY_SHARE, START_MARGIN_S
 
@@ -91,9 +97,12 @@ class _Pass:
                 break
         if self.head is not None and self._rules.backfill and self.head.likely_at != UNKNOWN:
             self._start_early()
+            self._pause_for_short()
 
     def _eased(self, gang: Gang) -> Gang:
         """Nodes are kept off only where enough others are left."""
+        if off := self._rules.kept_off.get(gang.run_id):
+            gang = replace(gang, excluded=gang.excluded | off)
         if not gang.excluded or self._possible(gang) >= gang.need.nodes:
             return gang
         return replace(gang, excluded=frozenset())
@@ -126,6 +135,29 @@ class _Pass:
             gang = self._eased(waiting)
             if not self._must_wait(gang):
                 self._try_early(gang)
+
+    def _pause_for_short(self) -> None:
+        """Make room for one that is short and waits behind a long or a wide one; at most for one in a pass."""
+        mine = [item for item in self._capacity.running.values() if item.cluster == self._cluster]
+        under_way = bool(self.preemptions) or any(item.stopping for item in mine)
+        if under_way or not any(is_pausable(item, self._now) for item in mine):
+            return
+        done = {start.run_id for start in self.starts} | self.passed_over.keys()
+        tried: set[Need] = set()
+        for gang in self._queue:
+            if gang.need in tried or gang.run_id in done or not is_worth_a_pause(gang, self._now):
+                continue
+            tried.add(gang.need)
+            if not self._must_wait(gang) and self._may_pass(gang):
+                victims = victims_for(gang, self._capacity, self._rules.preemption, self._now, pauses_only=True)
+                self.preemptions += [Preempt(item.run_id, gang.run_id, _why(item, gang)) for item in victims]
+                if victims:
+                    return
+
+    def _may_pass(self, gang: Gang) -> bool:
+        """Whether it could start before the first that waits, once there is room on the nodes kept for that one."""
+        assert self.head is not None
+        return expected_delay_s(gang, self.head, self._now) <= self._allowance_s
 
     def _fits(self, gang: Gang, reserved_too: bool = True) -> bool:
         if self._rules.hands_on:

@@ -33,9 +33,10 @@ NEVER = Passed()
 class Queue:
     """Sorted by priority and time of arrival; knows how many gangs there are of each shape."""
 
-    def __init__(self, gangs: Iterable[Gang] = ()) -> None:
+    def __init__(self, gangs: Iterable[Gang] = (), passed: Mapping[str, Passed] | None = None) -> None:
         self._gangs = sorted(gangs, key=_order)
-        self._passed: dict[str, Passed] = {}
+        known = passed or {}
+        self._passed = {gang.run_id: known[gang.run_id] for gang in self._gangs if gang.run_id in known}
         self._lanes: dict[_Lane, list[Gang]] = {}
         self._short_lanes: dict[_Lane, list[Gang]] = {}
         self.shapes: dict[Need, int] = {}
@@ -71,6 +72,11 @@ class Queue:
     def passed(self, run_id: str) -> Passed:
         """How often it has been passed over so far."""
         return self._passed.get(run_id, NEVER)
+
+    @property
+    def all_passed(self) -> dict[str, Passed]:
+        """Of everybody who was passed over, or first; callable from any thread."""
+        return dict(self._passed)
 
     def note(self, decision: Decision) -> None:
         """Remember who was passed over in a pass, and which nodes were kept for whom."""

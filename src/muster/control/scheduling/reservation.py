@@ -96,8 +96,11 @@ def is_guest(running: Running, first: Head) -> bool:
     return running.since >= first.first_at and running.order > first.gang.order
 
 
-def victims_for(gang: Gang, capacity: Capacity, allowed: bool, now: float) -> list[Running]:
-    """Gangs that must end so that this one can start; none where that would not be enough."""
+def victims_for(gang: Gang, capacity: Capacity, allowed: bool, now: float, pauses_only: bool = False) -> list[Running]:
+    """Gangs that must end so that this one can start; none where that would not be enough.
+
+    `pauses_only`: priority ends nobody, which is for the first that waits.
+    """
     future = _Future(capacity, gang)
     for running in capacity.running.values():
         if running.stopping:
@@ -108,7 +111,7 @@ def victims_for(gang: Gang, capacity: Capacity, allowed: bool, now: float) -> li
         if running.cluster == gang.cluster
         and not running.stopping
         and (allowed if running.preemptible is None else running.preemptible)
-        and (_is_below(running, gang) or _may_pause(running, gang, now))
+        and ((not pauses_only and _is_below(running, gang)) or _may_pause(running, gang, now))
     ]
     chosen: list[Running] = []
     # Those who have least to lose end first.
@@ -130,13 +133,21 @@ def _is_below(running: Running, gang: Gang) -> bool:
 def _may_pause(running: Running, gang: Gang, now: float) -> bool:
     """Long work that goes on from its checkpoint makes room for what is short and has waited long."""
     return (
-        running.checkpoints
+        is_pausable(running, now)
         and running.priority <= gang.priority
-        and gang.likely_s <= PAUSE_FOR_S
-        and now - gang.queued_at >= PAUSE_WAITED_S
-        and now - running.since >= PAUSE_RAN_S
+        and is_worth_a_pause(gang, now)
         and running.likely_end(now) - now > 2 * gang.likely_s
     )
+
+
+def is_pausable(running: Running, now: float) -> bool:
+    """Whether it goes on from its checkpoint, and has run for a while since it last began."""
+    return running.checkpoints and not running.stopping and now - running.since >= PAUSE_RAN_S
+
+
+def is_worth_a_pause(gang: Gang, now: float) -> bool:
+    """Whether it is likely to be short and has waited long."""
+    return gang.likely_s <= PAUSE_FOR_S and now - gang.queued_at >= PAUSE_WAITED_S
 
 
 def _spare_the_needless(gang: Gang, capacity: Capacity, chosen: list[Running]) -> list[Running]:

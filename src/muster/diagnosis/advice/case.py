@@ -9,16 +9,29 @@ from muster.diagnosis.causes import Cause
 from muster.diagnosis.raised import Frame, Raised
 from muster.wire.verdicts import JobFacts
 
-_PORT = re.compile(r"port:? ?(\d{2,5})\b|[:\]](\d{4,5})\b|\((?:'[^']*'|\"[^\"]*\"), (\d{2,5})\)")
+_PORT = re.compile(r"port[:=]? ?(\d{2,5})\b|[:\]](\d{4,5})\b|\((?:'[^']*'|\"[^\"]*\"), (\d{2,5})\)")
 _QUOTED_PATH = re.compile(r"['\"‘„«`]([^'\"’“»`]{1,300})['\"’“»`]")
 _PATH = re.compile(r"(?<![\w:/])(/[\w.@%+=-]+(?:/[\w.@%+=-]+)*)")
 OPTION = re.compile(r"(?<![\w-])(--[a-z][\w-]+)")
 _RELATIVE = re.compile(r"(?<![\w./-])([\w.-]+/[\w./-]+): No such file")
 _OPENED = re.compile(r"(?:open|read|load|find|stat|access) (?:file )?([\w./-]+\.\w+)")
 _FILE_NAME = re.compile(r"(?<![\w./-])([A-Za-z0-9_-]{1,80}\.[a-z][a-z0-9]{1,5})(?![A-Za-z0-9(/.])")
-_CONNECTED = re.compile(r"connect(?:ion)? to (?!the\b|an?\b|any\b)([\w.-]+)(?: port (\d+)|:(\d+))?")
+_CONNECTED = re.compile(r"connect(?:ion)? to (?:server at \")?(?!the\b|an?\b|any\b)([\w.-]+)(?: port (\d+)|:(\d+))?")
 _URL = re.compile(r"\b((?:https?|s3|gs|hdfs)://[^\s'\"<>)]+)|host='([^']+)', port=(\d+)")
-_MEANT = re.compile(r"[Dd]id you mean:? ?[`'\"]?([\w.+-]+)[`'\"]? ?\?")
+_MEANT = re.compile(
+    r"[Dd]id you mean:? ?[`'\"]?([\w.+-]+)[`'\"]? ?\?|a similar (?:argument|subcommand|option) exists: '([\w.+-]+)'"
+)
+_NOT_REACHED = re.compile(
+    r"(?i)connect|\breach|resolv|time(?:d )?-? ?out|refused|unreachable|\bHTTP|URL|\b[45]\d\d\b|\bSSL|certificate"
+    r"|retries|name or service|gaierror|fetch|could not read|unable to (?:access|read)|failed to download|not found"
+)
+_VARIABLE = re.compile(
+    r"(?<![\w$])\$?([A-Z][A-Z0-9]*_[A-Z0-9_]{2,})\b['\"`]?(?: environment variable| variable)?"
+    r" (?:is |was |must be |needs to be |should be |has to be )?(?:not |un)?"
+    r"(?:set|defined|specified|given|provided|empty|missing)\b"
+    r"|environment variable:? [`'\"]?([A-Z][A-Z0-9_]{2,})\b"
+    r"|[Pp]lease (?:set|export|define) [`'\"$]?([A-Z][A-Z0-9_]{3,})\b"
+)
 
 
 @dataclass(frozen=True)
@@ -44,6 +57,18 @@ class Case:
 
     def group(self, name: str) -> str:
         return self.cause.finding.groups.get(name, "") if self.cause.finding else ""
+
+
+def port_of(cause: Cause) -> int | None:
+    """The port that a failure is about, as its text names it, or the user's own line that asked for it."""
+    text = "\n".join((cause.headline, *(cause.raised.all_lines if cause.raised else cause.lines)))
+    return port_in(text) or fixed_port(cause)
+
+
+def fixed_port(cause: Cause) -> int | None:
+    """The port that stands in the user's own line."""
+    frame = own_frame(cause.raised)
+    return port_in(frame.source) if frame and frame.source else None
 
 
 def port_in(text: str) -> int | None:
@@ -83,6 +108,7 @@ def path_in(line: str) -> str:
 def missing_path(line: str) -> str:
     if not re.search(
         r"(?i)no such file|cannot (?:stat|open|access|find)|not (?:found|exist)|nicht|no existe"
+        r"|unable to access|cannot be opened|could not open|can't open|failed to open|could not find|does not exist"
         r"|Aucun|no se puede|not in gzip|impossible|no rule to make target|找不到|見つかりません|не найден",
         line,
     ):
@@ -95,7 +121,7 @@ def missing_path(line: str) -> str:
 
 
 def address_in(text: str) -> str:
-    if found := _URL.search(text):
+    if (found := _URL.search(text)) and _NOT_REACHED.search(_URL.sub("", text)):
         return found[1] or f"{found[2]}:{found[3]}"
     if found := _CONNECTED.search(text):
         return ":".join(part for part in found.groups() if part)
@@ -112,7 +138,13 @@ def address_in(text: str) -> str:
 def meant_by(text: str) -> str:
     """What the program itself proposes."""
     found = _MEANT.search(text)
-    return f"It asks whether you meant `{found[1]}`." if found else ""
+    return f"It asks whether you meant `{found[1] or found[2]}`." if found else ""
+
+
+def variable_in(text: str) -> str:
+    """A variable of the environment that a line says is not set."""
+    found = _VARIABLE.search(text)
+    return next((name for name in found.groups() if name), "") if found else ""
 
 
 def has_crlf(text: str) -> bool:

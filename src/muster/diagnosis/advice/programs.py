@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import signal as signals
+from itertools import islice
 from pathlib import PurePosixPath
 
 from muster.diagnosis.advice.case import (
@@ -17,7 +18,9 @@ from muster.diagnosis.advice.case import (
     own_frame,
     path_in,
     quoted_path,
+    variable_in,
 )
+from muster.diagnosis.advice.well_known import known
 from muster.diagnosis.gangs import short
 from muster.diagnosis.raised import Frame
 from muster.wire.verdicts import code_of
@@ -55,11 +58,30 @@ _NO_PROGRAM = re.compile(
     r"(?:^|: )(?:(?:line|Zeile|ligne|línea|行) ?\d+ ?: )?(\S+?) ?: (?:command not found|not "
     r"found|Kommando nicht gefunden|commande introuvable|orden no encontrada|コマンドが見つかりません)"
 )
+_SHORT_OPTION = re.compile(r"(?:not defined|unknown (?:shorthand )?flag|for flag):? ['\"`]?(-\w[\w-]*)")
+_NAMED_ARGUMENT = re.compile(
+    r"(?:[Mm]issing (?:argument|parameter)|arguments are required:) ['\"]?([\w.<>, -]{1,80}?)['\"]?\.?$"
+)
 _INTERPRETER = re.compile(r"(?<!\S)(/\S+?): bad interpreter")
 _NATIVE_PLACE = re.compile(r"(?<![\w./-])([\w./-]+\.(?:c|cc|cpp|cxx|cu|h|hpp|f90)):(\d+)")
-_SCRIPT_LINE = re.compile(r"(?<![\w./-])([\w./-]+\.(?:sh|bash|pl|pm|rb|R|m|txt|cmake))(?:: line |:| line )(\d+)\b")
+_SCRIPT_LINE = re.compile(
+    r"(?<![\w./-])((?:[\w./-]+\.(?:sh|bash|pl|pm|rb|R|m|txt|cmake|php))|Makefile)(?:: line |:| line | on line )(\d+)\b"
+)
 _HOST = re.compile(r"[Cc]ould not resolve host(?:name)?:? ([\w.-]+)|unable to resolve host address .([\w.-]+)")
-_NO_PROGRAM_ENV = re.compile(r"env: .([^\s'’]+).: (?:No such file|Datei oder)")
+_NO_PROGRAM_ENV = re.compile(
+    r"env: .([^\s'’]+).: (?:No such file|Datei oder)|command not found: (\S+)"
+    r"|failed to run command .([^'’\s]{1,200}).: "
+    r"|^(?:\S*/)?(?:ba|da|z|k)?sh: (?:line \d+: |\d+: )?(\S+): No such file"
+)
+_UNOPENED = re.compile(
+    r"(?i)(?:could not|cannot|can't|unable to|failed to) (?:open|access|read|stat)|no such file or directory"
+)
+_SOURCE_LINE = re.compile(
+    r"(?<![\w./-])([\w./-]{1,200}\.(?:cpp|cxx|cc|c|cu|h|hpp|f90|rs|go|pl|R|jl|java|kt|scala|cs|ts|js|rb|lua|php|py|sh))"
+    r"(?::\[?|\(|:line )(\d{1,6})\b"
+)
+_OF_LANGUAGE = re.compile(r"^\./(?:boot|essentials|Base|loading|array)\.jl|/lib/|deno_|node:|^main\.c$")
+_NO_PYTHON = re.compile(r"\S{1,200}\.py\b")
 _MPI_CALL = re.compile(r"An error occurred in (MPI_\w+)")
 _FAULT = re.compile(r'  File "(?P<file>[^"]*)", line (?P<line>\d+) in (?P<function>.+)$')
 
@@ -81,8 +103,12 @@ def bad_input(case: Case) -> str:
         return meant
     if line.lower().startswith("usage: "):
         return f"The command lacks arguments: {line[:200]}"
-    options = OPTION.findall(line)
-    return f"Put {options[0]} right in the command." if options else ""
+    if options := OPTION.findall(line):
+        return f"Put {options[0]} right in the command."
+    if found := _SHORT_OPTION.search(line):
+        return f"Put {found[1]} right in the command."
+    named = _NAMED_ARGUMENT.search(line)
+    return f"Give {named[1]} in the command." if named else ""
 
 
 def _no_script(path: str, case: Case) -> str:
@@ -112,12 +138,13 @@ def launcher(case: Case) -> str:
             f"The first line of the script names an interpreter that the node does not have "
             f"({found[1]}): `#!/usr/bin/env bash`, or start it with its interpreter."
         )
+    if told := known(case.line):
+        return told
     if case.cause.rank.exit_code == 126:
         return _not_executable(case)
-    if found := _NO_PROGRAM.search(case.line) or _NO_PROGRAM_ENV.search(case.line):
-        return (
-            f"There is no program `{found[1]}` on PATH: check its spelling, or use an environment or image that has it."
-        )
+    if found := _NO_PROGRAM_ENV.search(case.line) or _NO_PROGRAM.search(case.line):
+        name = next(group for group in found.groups() if group)
+        return f"There is no program `{name}` on PATH: check its spelling, or use an environment or image that has it."
     return code_of("launcher_missing").next
 
 
@@ -134,7 +161,8 @@ def exit_code(case: Case) -> str:
     text = "\n".join((case.line, *case.cause.lines[-8:]))
     if has_crlf(text):
         return _CRLF
-    return _of_children(case, text) or _of_shells(case, text) or _of_names(case, text)
+    told = known(case.line) or known(text)
+    return _of_children(case, text) or told or _of_shells(case, text) or _of_names(case, text)
 
 
 def _of_children(case: Case, text: str) -> str:
@@ -182,12 +210,15 @@ def _of_names(case: Case, text: str) -> str:
         return f"The program asks for {options[0]} in the command."
     if url := address_in(case.line):
         return f"The node does not reach {url}: check the address, and whether the node may go out to it."
-    if found := re.search(
-        r"(?<![\w./-])([\w./-]+\.(?:cpp|cc|c|cu|f90|rs|go|pl|R|jl)):(\d+)", "\n".join((text, *case.cause.lines))
-    ):
-        return f"{short(found[1])} line {found[2]}."
+    if variable := variable_in(case.line):
+        return f"Set {variable} in `environment_variables` of the job (`--env {variable}=…`)."
+    if path := missing_path(case.line) if _UNOPENED.search(case.line) else "":
+        return f"`{path}` is not there on the node: check the path, or give it as an input of the job."
     if case.cause.rank.exit_code == 124 and "timeout " in case.cause.rank.command:
         return "`timeout` in the command ended it: give it more time there."
+    # A stack of Python in the log need not be of this failure.
+    if place := _source_line(case.line) or _source_line(_NO_PYTHON.sub("", "\n".join((text, *case.cause.lines)))):
+        return place
     if path := missing_path(case.line):
         return f"`{path}` is not there on the node: check the path, or give it as an input of the job."
     if found := re.search(r"undefined reference to [`'‘](\w+)", text):
@@ -204,6 +235,13 @@ def _of_names(case: Case, text: str) -> str:
     if path := path_in(case.line):
         return f"Look at `{path}` on the node: is it there, and may the job use it?"
     return ""
+
+
+def _source_line(text: str) -> str:
+    """The first line of a source that a compiler or a stack names; one of the job's own, if there is any."""
+    found = list(islice(_SOURCE_LINE.finditer(text), 50))
+    own = [match for match in found if not _OF_LANGUAGE.search(match[1])]
+    return f"{short((own or found)[0][1])} line {(own or found)[0][2]}." if found else ""
 
 
 def signal(case: Case) -> str:

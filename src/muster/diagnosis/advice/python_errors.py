@@ -7,7 +7,18 @@ import re
 from itertools import pairwise
 from pathlib import PurePosixPath
 
-from muster.diagnosis.advice.case import Case, address_in, own_frame, port_in, quoted_path, sources_of
+from muster.diagnosis.advice.case import (
+    Case,
+    address_in,
+    fixed_port,
+    own_frame,
+    port_in,
+    port_of,
+    quoted_path,
+    sources_of,
+    variable_in,
+)
+from muster.diagnosis.advice.well_known import known
 from muster.wire.verdicts import code_of
 
 _CONTRACT = ("LOCAL_RANK", "RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -41,7 +52,8 @@ _DISTRIBUTIONS = {
 }
 _READER = re.compile(r"\|&? ?((?:head|grep|less|awk|sed|tee|tail|cut|sort)\b[^|;&]{0,60})")
 _OPTIONAL = re.compile(
-    r"[Ii]mport (\w+)` failed|(?:requires|needs|[Ii]nstall|pip install)(?: the| package)? [`'\"]?([A-Za-z][\w.-]+)"
+    r"[Ii]mport (\w+)` failed|(?:requires|needs|[Ii]nstall|pip install)(?: -U| --upgrade)?(?: the| package)?"
+    r" [`'\"]?([A-Za-z][\w.-]+)"
     r"[`'\"]?(?: package| library| to|\.|$|`)"
 )
 _VARIABLE = re.compile(r"^KeyError: '([A-Z][A-Z0-9_]{2,})'")
@@ -100,7 +112,7 @@ def _to_install(case: Case, module: str) -> str:
     if module == "apex":
         return f"NVIDIA's apex is built from its sources: take an image that has it as {where}, or use `torch.amp`."
     if not case.facts.environment and not case.facts.packages:
-        return f"Install `{package}` into the Python that the job uses, or add `pip: [{package}]` in {where}."
+        return f"Add `{package}` to the Python that the job uses (`pip: [{package}]` in {where})."
     return f"Add `pip: [{package}]` in {where}."
 
 
@@ -115,10 +127,10 @@ def no_gpu(case: Case) -> str:
 
 
 def port_taken(case: Case) -> str:
-    port = port_in(case.text)
+    port = port_of(case.cause)
     if port is None:
         return "Another process has the port: take MASTER_PORT from the environment, or port 0 for a free one."
-    if case.facts.master_port == 0:
+    if case.facts.master_port == 0 or (case.facts.master_port is None and fixed_port(case.cause)):
         return (
             f"The script fixes port {port} itself, and another process has it: take port 0 for a free one, or start "
             "the script with `--procs` and take MASTER_PORT from the environment."
@@ -166,7 +178,7 @@ def exception(case: Case) -> str:
             return f"Set {variable} in `environment_variables` of the job (`--env {variable}=…`)."
     if shadow := shadowed(case):
         return shadow
-    if variable := _unset(case):
+    if variable := _unset(case) or variable_in(line):
         return f"`{variable}` is not set: give it in `environment_variables` of the job (`--env {variable}=…`)."
     if "FileNotFoundError" in line or "No such file" in line or "Errno 2]" in line:
         return _file_missing(case)
@@ -179,6 +191,8 @@ def exception(case: Case) -> str:
             if path
             else ""
         )
+    if told := known(line):
+        return told
     if url := address_in(line):
         return f"The node does not reach {url}: check the address, and whether the node may go out to it."
     if case.raised is not None and case.raised.kind.endswith("EOFError") and "reading a line" in line:

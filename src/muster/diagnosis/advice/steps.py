@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from muster.diagnosis.advice import programs, python_errors
-from muster.diagnosis.advice.case import Case, own_frame, port_in
+from muster.diagnosis.advice.case import Case, own_frame, port_of
 from muster.diagnosis.causes import Cause
 from muster.diagnosis.gangs import short
-from muster.diagnosis.machine_rules import HAND_MADE_MEETING, LOST_PEER
+from muster.diagnosis.table.machines import HAND_MADE_MEETING, LOST_PEER
 from muster.wire.verdicts import JobFacts, code_of
 
 # Codes whose usual advice says nothing that the message does not.
@@ -44,7 +44,7 @@ def of_script(cause: Cause, facts: JobFacts) -> bool:
     """Whether a fault that looks like the platform's is the script's own."""
     if cause.code != "port_trouble":
         return False
-    port = port_in("\n".join((cause.headline, *cause.lines)))
+    port = port_of(cause)
     if not facts.master_port:
         # A process that is alone gets no port: whichever it uses is its own choice.
         return True

@@ -50,7 +50,8 @@ class LocalEngine(NodeEngine):
     def poll(self, cluster: Cluster, nodes: Mapping[str, NodePaths]) -> Mapping[str, NodeState]:
         for node, child in list(self._children.items()):
             if child.poll() is not None:
-                del self._children[node]
+                # Another thread may have looked too.
+                self._children.pop(node, None)
         return {node: self._state(node, paths) for node, paths in nodes.items()}
 
     def release(self, cluster: Cluster, nodes: Sequence[str]) -> None:

@@ -82,6 +82,7 @@ class RayEngine(QueueEngine):
     """Groups and agents outlive the server; the broker knows them by the names of their allocations."""
 
     name = "ray"
+    takes_orders_from_ranks = True
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

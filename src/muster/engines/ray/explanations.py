@@ -22,7 +22,7 @@ def why_not_attached(address: str, said: str, kind: str, python: str) -> errors.
         return _other_versions(there.groups(), here.groups(), python)
     if "No module named 'ray'" in said:
         return errors.JobError(
-            f"{python} has no ray", "Install it there (`pip install 'muster-ml[ray]'`), or give another `python`."
+            f"{python} has no ray", "Install it there (`pip install 'ray[default]'`), or give another `python`."
         )
     if "No module named 'muster" in said:
         return errors.JobError(

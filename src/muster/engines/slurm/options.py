@@ -206,7 +206,6 @@ FLAGS = (
 WITHOUT_EFFECT = {
     "min_nodes": "its nodes come with a job and go with it; engine slurm-pool keeps some",
     "idle_seconds_before_scaledown": "its nodes come with a job and go with it; engine slurm-pool keeps some",
-    "subnet": "Slurm's nodes are where they are",
     "vnet": "Slurm's nodes are where they are",
     "preemption": "who preempts whom is for Slurm to decide",
 }

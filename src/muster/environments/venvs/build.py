@@ -10,7 +10,16 @@ from pathlib import Path
 from muster.environments.failures import Failure
 from muster.environments.venvs.builder import Progress, ensure
 from muster.environments.venvs.cache import Cache
-from muster.environments.venvs.request import Answer, Doing, Failed, Finished, Request
+from muster.environments.venvs.request import (
+    Answer,
+    Doing,
+    Failed,
+    Finished,
+    Request,
+    WheelAnswer,
+    WheelMade,
+    WheelWanted,
+)
 from muster.host.children import Parent, end_own_group
 from muster.wire.codec import from_json, to_json
 
@@ -22,7 +31,8 @@ def main() -> None:
     def answer(message: Answer) -> None:
         parent.send(to_json(message))
 
-    progress = Progress(say=lambda text: answer(Doing(text)), write=lambda text: print(text, flush=True))
+    say, write = (lambda text: answer(Doing(text))), (lambda text: print(text, flush=True))
+    progress = Progress(say=say, write=write, wheels=_Asked(parent))
     cache = Cache(Path(request.root), request.limit_bytes)
     try:
         built = ensure(request.recipe, request.key, request.base, cache, progress)
@@ -31,6 +41,26 @@ def main() -> None:
         answer(Failed(failure.code, failure.message, failure.next, failure.lines))
         return
     answer(Finished(built.key))
+
+
+class _Asked:
+    """Compiled wheels, through whoever asked for the build."""
+
+    def __init__(self, parent: Parent) -> None:
+        self._parent = parent
+
+    def find(self, key: str, folder: Path) -> bool:
+        return self._ask(WheelWanted(key, str(folder)))
+
+    def keep(self, key: str, wheel: Path) -> None:
+        self._ask(WheelMade(key, str(wheel)))
+
+    def close(self) -> None:
+        return
+
+    def _ask(self, question: Answer) -> bool:
+        self._parent.send(to_json(question))
+        return from_json(WheelAnswer, self._parent.receive()).found
 
 
 if __name__ == "__main__":

@@ -11,15 +11,16 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from muster.environments.failures import Failure, classify
 from muster.environments.venvs import archives, locks, sources, versions
 from muster.environments.venvs.cache import BuildRecord, Built, Cache
-from muster.environments.venvs.interpreters import Interpreter
+from muster.environments.venvs.interpreters import Interpreter, host_platform
 from muster.environments.venvs.recipe import requirement_name, without_secrets
 from muster.environments.venvs.steps import COMPILER, CONDA_TOOLS, Step, conda_words, steps
+from muster.environments.venvs.wheels import NoWheels, Wheels, wheel_key
 from muster.host.files import PRIVATE, disk_usage, write_file
 from muster.wire.node.recipes import Recipe
 
@@ -56,6 +57,8 @@ class Progress:
     """What is being done, in a few words."""
     write: Callable[[str], None] = lambda text: None
     """The log, line by line."""
+    wheels: Wheels = field(default_factory=NoWheels)
+    """Compiled ones that others have, or want."""
 
 
 def ensure(recipe: Recipe, key: str, base: Interpreter, cache: Cache, progress: Progress) -> Built:
@@ -208,7 +211,7 @@ class _Build:
         if self.recipe.strict or self.recipe.constraints:
             ways = ()
         try:
-            return self._install(step, number, pip)
+            return self._install_compiled(step, number, pip) if step.from_source else self._install(step, number, pip)
         except Failure as first:
             failure = first
         for way in ways if failure.is_version else ():
@@ -263,32 +266,71 @@ class _Build:
         return done.stdout if done.returncode == 0 else ""
 
     def _install(self, step: Step, number: int, pip: Sequence[str]) -> None:
+        if self.uv:
+            command = [self.uv, "pip", "install", "--python", self.python]
+            flags = ["--no-cache"] if step.from_source else []
+        else:
+            # Only a new pip reports, and only that one works from outside.
+            command = [*pip, "install", "--progress-bar", "off"]
+            flags = ["--report", str(self.folder / f"{_REPORT}{number}.json")] if "--python" in pip else []
+            flags += ["--no-cache-dir"] if step.from_source else []
+        flags += ["--no-index", "--find-links", step.found_in] if step.found_in else []
+        self._perform(step, [*command, *flags], number)
+
+    def _perform(self, step: Step, command: Sequence[str], number: int) -> None:
+        """Run a tool that takes a requirements file over what a step asks for."""
         missing = [tool for tool in step.tools if shutil.which(tool) is None]
         if missing:
             what = _shown(step.requirements)
             message = f"{what} is compiled here, and the node has no {' and no '.join(missing)}"
             raise Failure("environment", message, "Install a C++ compiler and make on the node.")
-        flags = ["-r", self._listed(f"muster-requirements-{number}.txt", [*self._sources(), *step.requirements])]
+        sources = [] if step.found_in else self._sources()
+        flags = ["-r", self._listed(f"muster-requirements-{number}.txt", [*sources, *step.requirements])]
         if self.recipe.constraints and self.recipe.conda:
             flags += ["-c", self._listed("muster-constraints.txt", self.recipe.constraints)]
         flags += ["--no-deps"] if step.no_deps else []
         flags += ["--require-hashes"] if step.hashed else []
         variables = dict(self.environment)
         if step.from_source:
-            flags += ["--no-build-isolation", "--no-cache" if self.uv else "--no-cache-dir"]
+            flags += ["--no-build-isolation"]
             variables |= {**_compiler(self.folder), **step.variables}
-        if self.uv:
-            command = [self.uv, "pip", "install", "--python", self.python, *flags]
-        else:
-            # Only a new pip reports, and only that one works from outside.
-            flags += ["--report", str(self.folder / f"{_REPORT}{number}.json")] if "--python" in pip else []
-            command = [*pip, "install", "--progress-bar", "off", *flags]
         try:
-            self._run(command, variables)
+            self._run([*command, *flags], variables)
         finally:
             # They may hold passwords.
             for path in (*self.folder.glob("muster-*.txt"), self.folder / COMPILER):
                 path.unlink(missing_ok=True)
+
+    def _install_compiled(self, step: Step, number: int, pip: Sequence[str]) -> None:
+        """Install a wheel that a node of the workspace has compiled, or compile it for all of them."""
+        tool = self._wheel_tool(pip)
+        if tool is None:
+            return self._install(step, number, pip)
+        key = wheel_key(step, self._sources(), self._freeze(), self.base.minor, host_platform())
+        folder = self.folder / "muster-wheels"
+        folder.mkdir()
+        try:
+            if self.progress.wheels.find(key, folder):
+                self.progress.write(f"{_shown(step.requirements)} was compiled by another node")
+            else:
+                self.progress.say(f"compiling {_shown(step.requirements)}")
+                self._perform(step, [*tool, "wheel", "-w", str(folder), "--no-cache-dir"], number)
+                for wheel in folder.glob("*.whl"):
+                    self.progress.wheels.keep(key, wheel)
+            ready = replace(step, from_source=False, tools=(), found_in=str(folder))
+            return self._install(ready, number, pip)
+        finally:
+            shutil.rmtree(folder)
+
+    def _wheel_tool(self, pip: Sequence[str]) -> list[str] | None:
+        """A pip that can make wheels in the environment; None where there is none, as beside uv's own Pythons."""
+        if pip:
+            return list(pip)
+        asked = subprocess.run(
+            [self.base.path, "-c", _PIP_IS_NEW], capture_output=True, text=True, env=self.environment, check=False
+        )
+        is_new = asked.stdout.strip() == "True"
+        return [self.base.path, "-m", "pip", "--python", self.python] if is_new else None
 
     def _hashes(self, exact: list[str]) -> archives.Hashes:
         """The archives behind exact versions; where they are not known, the versions count alone."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from muster.defaults import ENVIRONMENTS_LIMIT_BYTES
 from muster.host.cache import Entry, FolderCache
+from muster.host.files import write_file
 from muster.wire.message import wire
 from muster.wire.node.recipes import Recipe
+
+_TOOK = ".took"
 
 
 @wire
@@ -38,6 +42,22 @@ class Cache(FolderCache[BuildRecord]):
         """An environment without its interpreter is not complete."""
         built = super().read(key)
         return built if built is not None and python_of(built).exists() else None
+
+    def complete(self, key: str, record: BuildRecord) -> None:
+        """Also remembers how long it took, for when it has to be built again."""
+        super().complete(key, record)
+        (self.root / _TOOK).mkdir(exist_ok=True)
+        write_file(self.root / _TOOK / key, f"{record.built_s}")
+
+    def took_s(self, key: str, label: str) -> float | None:
+        """How long it took to build this last time, or else something of the same name; None: nobody knows."""
+        with suppress(OSError, ValueError):
+            return float((self.root / _TOOK / key).read_text())
+        if label == Recipe().label:
+            return None
+        same = [entry.record for entry in self.entries() if entry.record.label == label]
+        last = max(same, key=lambda record: record.built_at, default=None)
+        return last.built_s if last else None
 
 
 def python_of(built: Built) -> Path:

@@ -18,7 +18,16 @@ from muster.environments.venvs import locks
 from muster.environments.venvs.cache import Built, Cache, python_of
 from muster.environments.venvs.interpreters import Interpreter, NoInterpreter, find, host_platform
 from muster.environments.venvs.recipe import key_of
-from muster.environments.venvs.request import Answer, Doing, Failed, Finished, Request
+from muster.environments.venvs.request import (
+    Answer,
+    Doing,
+    Failed,
+    Finished,
+    Request,
+    WheelAnswer,
+    WheelMade,
+    WheelWanted,
+)
 from muster.host.children import Child, ChildEnded, spawning
 from muster.host.locks import HeldLock
 from muster.paths import environments_dir
@@ -82,14 +91,17 @@ def _held(
                 "building runs code of its packages",
                 "An administrator builds it first (`muster env build`), or the job names an image.",
             )
-        _build(caller, recipe, Request(recipe, key, base, str(cache.root), limit_bytes()))
+        _build(
+            caller, recipe, Request(recipe, key, base, str(cache.root), limit_bytes()), cache.took_s(key, recipe.label)
+        )
         held = cache.hold(key)
     return held.entry, held.lock, built_here
 
 
-def _build(caller: Caller, recipe: Recipe, request: Request) -> None:
+def _build(caller: Caller, recipe: Recipe, request: Request, took_s: float | None) -> None:
     caller.begins()
-    what = f"building the environment {recipe.label}"
+    last_time = "" if took_s is None else f" (took {took_s:.0f} s last time)"
+    what = f"building the environment {recipe.label}{last_time}"
     caller.doing(what)
     log.info("%s: building the environment %s", caller.name, request.key)
     try:
@@ -100,6 +112,7 @@ def _build(caller: Caller, recipe: Recipe, request: Request) -> None:
                     break
     finally:
         caller.doing("")
+        caller.wheels.close()
     if answer is None:
         raise killed("the process that built the environment", signal.SIGKILL, _tail(caller.log))
     if isinstance(answer, Failed):
@@ -115,9 +128,15 @@ def _run(caller: Caller, request: Request, out: int, what: str) -> Finished | Fa
         child.send(to_json(request))
         while True:
             answer: Answer = from_json(Answer, child.receive(caller.unwanted))  # type: ignore[arg-type]
-            if not isinstance(answer, Doing):
+            if isinstance(answer, Doing):
+                caller.doing(f"{what}: {answer.text}")
+            elif isinstance(answer, WheelWanted):
+                child.send(to_json(WheelAnswer(caller.wheels.find(answer.key, Path(answer.folder)))))
+            elif isinstance(answer, WheelMade):
+                caller.wheels.keep(answer.key, Path(answer.path))
+                child.send(to_json(WheelAnswer(True)))
+            else:
                 return answer
-            caller.doing(f"{what}: {answer.text}")
     except ChildEnded:
         return None
     finally:

@@ -49,4 +49,29 @@ class Failed:
     kind: Literal["failed"] = "failed"
 
 
-Answer = Doing | Finished | Failed
+@wire
+class WheelWanted:
+    """Is there a compiled wheel of this key? It is to be put into the folder."""
+
+    key: str
+    folder: str
+    kind: Literal["wheel_wanted"] = "wheel_wanted"
+
+
+@wire
+class WheelMade:
+    """One was compiled, for others too."""
+
+    key: str
+    path: str
+    kind: Literal["wheel_made"] = "wheel_made"
+
+
+@wire
+class WheelAnswer:
+    """What the builder hears to either."""
+
+    found: bool
+
+
+Answer = Doing | Finished | Failed | WheelWanted | WheelMade

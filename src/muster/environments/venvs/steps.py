@@ -30,6 +30,8 @@ class Step:
     """Programs that the machine must have for it."""
     hashed: bool = False
     """Every archive must be the one that the requirements name."""
+    found_in: str = ""
+    """The folder that alone has it."""
 
 
 def conda_words(recipe: Recipe, python: str) -> list[str]:

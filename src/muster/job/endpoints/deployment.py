@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,6 +21,18 @@ _KEYS = (
 _SILENT = ("$schema", "id", "properties", "provisioning_state", "location", "kind")
 _PROBE = ("period", "initial_delay", "timeout", "success_threshold", "failure_threshold")
 _SCALE = ("type", "min_instances", "max_instances", "target_utilization_percentage", "polling_interval")
+_LIMITS = ("request_timeout_ms", "max_concurrent_requests_per_instance", "max_queue_wait_ms")
+_AMOUNTS = ("cpu", "memory", "nvidia.com/gpu")
+_SECTIONS: Mapping[str, Sequence[str]] = {
+    "code_configuration": ("code", "scoring_script"),
+    "request_settings": _LIMITS,
+    "scale_settings": _SCALE,
+    "liveness_probe": _PROBE,
+    "readiness_probe": _PROBE,
+    "resources": ("requests", "limits"),
+    "resources.requests": _AMOUNTS,
+    "resources.limits": _AMOUNTS,
+}
 _OURS = ("MLFLOW_TRACKING_URI", "MLFLOW_TRACKING_TOKEN", "SERVE_KEY")
 _REFUSED: Mapping[str, tuple[str, str]] = {
     "model_mount_path": ("models lie where AZUREML_MODEL_DIR says", "Leave it out, and read that variable in init()."),
@@ -77,7 +89,7 @@ class DeploymentFile:
 
 def read_deployment_file(file: Path, endpoint: str | None = None, name: str | None = None) -> DeploymentFile:
     """Read an online deployment's file; raises JobError that names the file and the key."""
-    return deployment_of(file, read_asset_file(file, "online deployment", _KEYS, _SILENT), endpoint, name)
+    return deployment_of(file, read_asset_file(file, "online deployment", _KEYS, _SILENT, _SECTIONS), endpoint, name)
 
 
 def deployment_of(
@@ -139,7 +151,7 @@ def _model(file: Path, given: Json) -> str | None:
 
 
 def _script(file: Path, values: Mapping[str, Json]) -> tuple[Path | None, Path | None]:
-    given = section(file, values, "code_configuration", ("code", "scoring_script"))
+    given = section(file, values, "code_configuration", _SECTIONS["code_configuration"])
     if not given:
         return None, None
     code, script = given.get("code"), given.get("scoring_script")
@@ -154,7 +166,7 @@ def _script(file: Path, values: Mapping[str, Json]) -> tuple[Path | None, Path |
 
 
 def _limits(file: Path, values: Mapping[str, Json]) -> RequestLimits:
-    keys = ("request_timeout_ms", "max_concurrent_requests_per_instance", "max_queue_wait_ms")
+    keys = _LIMITS
     given = section(file, values, "request_settings", keys)
     timeout, concurrency, wait = (given.get(key) for key in keys)
     return RequestLimits(
@@ -196,8 +208,8 @@ def _probe(file: Path, values: Mapping[str, Json]) -> Probe:
 
 
 def _gpus(file: Path, values: Mapping[str, Json]) -> int | None:
-    resources = section(file, values, "resources", ("requests", "limits"))
-    amounts = ("cpu", "memory", "nvidia.com/gpu")
+    resources = section(file, values, "resources", _SECTIONS["resources"])
+    amounts = _AMOUNTS
     found = [section(file, resources, f"resources.{name}", amounts).get(amounts[2]) for name in ("limits", "requests")]
     given = next((item for item in found if item is not None), None)
     return None if given is None else whole(file, "resources.nvidia.com/gpu", given, 0, 0)

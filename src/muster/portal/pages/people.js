@@ -4,6 +4,7 @@ import { getAll, getPage, isAdmin, send, session, useCall } from "../api.js";
 import { useHere } from "../router.js";
 import { Ask, Problem, say, sayError } from "../parts/notices.js";
 import { Copy, Empty, Tabs } from "../parts/common.js";
+import { Receivers } from "./receivers.js";
 import { ago, moment } from "../format.js";
 
 const ROLES = ["admin", "member", "reader"];
@@ -11,9 +12,9 @@ const ROLES = ["admin", "member", "reader"];
 export function PeoplePage() {
   const { query } = useHere();
   const tab = query.get("tab") || "people";
-  const tabs = [["people", "People"], ["tokens", "Tokens"], ...(isAdmin() ? [["audit", "Audit"]] : [])];
+  const tabs = [["people", "People"], ["tokens", "Tokens"], ["receivers", "Receivers"], ...(isAdmin() ? [["audit", "Audit"]] : [])];
   return html`<div class="head"><h1>People</h1></div><${Tabs} tabs=${tabs} chosen=${tab} />
-    ${tab === "people" && html`<${People} />`}${tab === "tokens" && html`<${Tokens} />`}${tab === "audit" && html`<${Audit} />`}`;
+    ${tab === "people" && html`<${People} />`}${tab === "tokens" && html`<${Tokens} />`}${tab === "receivers" && html`<${Receivers} />`}${tab === "audit" && html`<${Audit} />`}`;
 }
 
 function People() {

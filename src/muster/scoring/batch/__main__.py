@@ -16,6 +16,7 @@ from muster.scoring.batch.coordinator import Coordinator
 from muster.scoring.batch.rank import InitFailed, Keeper, Rank, output_path, reach, wait_to_be_ended
 from muster.scoring.batch.spool import Spool
 from muster.scoring.batch.work import Settings
+from muster.scoring.listening import listener_on
 
 
 def main() -> int:
@@ -31,7 +32,8 @@ def main() -> int:
     coordinator: Optional[Coordinator] = None
     address, port = os.environ.get("MASTER_ADDR", "127.0.0.1"), int(os.environ.get("MASTER_PORT", "0"))
     if rank == 0:
-        coordinator, address, port = _coordinate(settings, root, files, form, num_ranks, port)
+        host = address if num_ranks > 1 else "127.0.0.1"
+        coordinator, address, port = _coordinate(settings, root, files, form, num_ranks, listener_on(host, port))
     keeper = Keeper(settings, root, form, model)
     connection = reach(address, port, rank)
     if coordinator is None:
@@ -40,7 +42,7 @@ def main() -> int:
 
 
 def _coordinate(
-    settings: Settings, root: str, files: Dict[str, int], form: str, num_ranks: int, port: int
+    settings: Settings, root: str, files: Dict[str, int], form: str, num_ranks: int, listener: socket.socket
 ) -> Tuple[Coordinator, str, int]:
     """Rank 0's other half: where it listens, and what it goes on from."""
     run = Run.get_context()
@@ -51,10 +53,10 @@ def _coordinate(
     spared = spool.resume(run.resume_dir if resumes else None)
     if spared:
         print("goes on after {:,} mini-batches that an earlier attempt scored".format(spared))
-    listener = socket.create_server(("" if num_ranks > 1 else "127.0.0.1", port), backlog=1024)
     coordinator = Coordinator(settings, spool, work.batches(root, files, form, size), num_ranks, run)
     coordinator.serve(listener)
-    return coordinator, "127.0.0.1", listener.getsockname()[1]
+    host, port = listener.getsockname()[:2]
+    return coordinator, host, port
 
 
 def _lead(coordinator: Coordinator, keeper: Keeper, connection: socket.socket, settings: Settings) -> int:

@@ -87,9 +87,10 @@ class Coordinator:
     def _say(self, took_s: float, first: int) -> None:
         items, failed = self._spool.items, self._spool.failed_items
         rate = (items - first) / max(took_s, 1e-9)
+        scored = "{:,} of {:,}".format(items - failed, items) if failed else "{:,}".format(items)
         print(
-            "scored {:,} items in {:,} mini-batch{}, {:,} failed, {:,.1f} items/s".format(
-                items, self._spool.done, "" if self._spool.done == 1 else "es", failed, rate
+            "scored {} items in {:,} mini-batch{}, {:,} failed, {:,.1f} items/s".format(
+                scored, self._spool.done, "" if self._spool.done == 1 else "es", failed, rate
             )
         )
         self._run.log("items", items)

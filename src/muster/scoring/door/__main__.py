@@ -17,7 +17,8 @@ from typing import List, Mapping, NamedTuple, Optional, Union
 from muster.scoring.door.table import Table, parse
 from muster.scoring.door.worker import NO_LIBRARIES
 from muster.scoring.link import Link, Unreachable
-from muster.scoring.serve.member import REPORT_S, first_orders, listener_on
+from muster.scoring.listening import keep_open_to_all, listener_on
+from muster.scoring.serve.member import REPORT_S, first_orders
 
 _WAIT_S = 20.0
 _AGAIN_S = 0.5
@@ -167,9 +168,12 @@ class Door:
 def _listener(table: Table) -> socket.socket:
     """Where the endpoint was before, so that its address stays; elsewhere where that is taken."""
     try:
-        return listener_on(table.host, table.port)
+        listener = listener_on(table.host, table.port)
     except OSError:
-        return listener_on(table.host)
+        listener = listener_on(table.host)
+    if table.public:
+        keep_open_to_all(listener)
+    return listener
 
 
 def _first_table(link: Link) -> bytes:

@@ -6,18 +6,24 @@ import asyncio
 import json
 import random
 import time
-from typing import Any, Awaitable, Callable, Dict, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Awaitable, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 from muster.scoring.door.dispatch import Dispatcher, Refused
 from muster.scoring.door.table import PIN, Backend, Route, Table, admits, chosen, mirrored
+from muster.scoring.serve.body import Gone, Receive, TooLarge, TooSlow, body_of
 
-Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
 Headers = List[Tuple[bytes, bytes]]
 
 MAX_BODY = 512 << 20
 _AGAIN_S = 0.05
-_OWN = (b"host", b"connection", b"authorization", b"transfer-encoding", b"content-length", b"keep-alive", b"expect")
+_LAST: Headers = [(b"connection", b"close")]
+_OWN = frozenset(
+    (
+        b"host", b"connection", b"authorization", b"transfer-encoding", b"content-length", b"keep-alive", b"expect",
+        b"te", b"trailer", b"upgrade", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection",
+    )
+)  # fmt: skip
 """What of a request's or an answer's head is between two neighbours, and not passed on."""
 _MODEL_STATUS, _MODEL_REASON = b"ms-azureml-model-error-statuscode", b"ms-azureml-model-error-reason"
 _PASSED_ON = (408, 429)
@@ -31,14 +37,6 @@ class Asked(NamedTuple):
     target: str
     headers: Headers
     body: bytes
-
-
-class Gone(Exception):
-    """The client closed its connection."""
-
-
-class TooLarge(Exception):
-    """A body beyond what is taken."""
 
 
 class App:
@@ -88,22 +86,26 @@ class App:
         dispatcher.open += 1
         status = 499
         try:
-            status = await self._serve(dispatcher, scope, receive, send)
+            status = await self._serve(dispatcher, scope, headers, receive, send)
         except Gone:
             pass
         finally:
             dispatcher.open -= 1
             dispatcher.traffic.note(status, time.monotonic() - began)
 
-    async def _serve(self, dispatcher: Dispatcher, scope: Any, receive: Receive, send: Send) -> int:
+    async def _serve(
+        self, dispatcher: Dispatcher, scope: Any, headers: Mapping[str, str], receive: Receive, send: Send
+    ) -> int:
         route = dispatcher.route
         try:
-            body = await _body(receive)
+            body = await body_of(receive, headers, MAX_BODY, route.timeout_ms / 1000)
         except TooLarge:
-            return await _refuse(send, 413, "the body has more than {:,} bytes".format(MAX_BODY))
+            return await _refuse(send, 413, "the body has more than {:,} bytes".format(MAX_BODY), _LAST)
+        except TooSlow:
+            return await _refuse(send, 408, "the body did not come within {:g} ms".format(route.timeout_ms), _LAST)
         query = scope["query_string"].decode("latin-1")
         target = scope.get("raw_path", scope["path"].encode()).decode("latin-1") + ("?" + query if query else "")
-        kept = [(name, value) for name, value in scope["headers"] if name not in _OWN]
+        kept = passed_on(scope["headers"])
         asked = Asked(scope["method"], target, kept, body)
         self._mirror(route, asked)
         # A client that goes away ends its request: the replica sees that and does not run it.
@@ -159,10 +161,16 @@ class App:
             except asyncio.TimeoutError:
                 if outcome.begun:
                     raise
+                if outcome.unreached and loop.time() + _AGAIN_S < deadline:
+                    continue
+                if outcome.unreached:
+                    return await _refuse(send, 503, "no replica of {} is there".format(route.name))
                 said = "{} gave no answer within {:g} ms".format(route.name, route.timeout_ms)
                 return await _refuse(send, 408, said)
             except self._library.ClientConnectorError:
                 # Nothing was sent: another replica, or the same one a moment later, may have it.
+                if loop.time() + _AGAIN_S >= deadline:
+                    return await _refuse(send, 503, "no replica of {} is there".format(route.name))
                 await asyncio.sleep(_AGAIN_S)
             except (self._library.ClientError, OSError):
                 if outcome.begun:
@@ -182,12 +190,18 @@ class App:
             asked.method, self._make_url(backend.url + asked.target), data=asked.body or None, headers=headers,
             allow_redirects=False,
         )  # fmt: skip
-        response = await asyncio.wait_for(answering, max(0.001, left_s))
+        try:
+            response = await asyncio.wait_for(answering, max(0.001, left_s))
+        except self._library.ServerTimeoutError:
+            # No connection came about in time: the node is away.
+            outcome.unreached = True
+            raise
         try:
             status, extra = _outward(response.status, response.reason or "")
-            listed = [(name.lower(), value) for name, value in response.raw_headers if name.lower() not in _OWN]
-            listed += extra
+            listed = passed_on(response.raw_headers) + extra
             length = response.headers.get("content-length")
+            # The front door puts in its own.
+            listed = [(name, value) for name, value in listed if name != b"date"]
             if length is not None:
                 # The usual case: whole, so that a replica that dies in the middle costs nobody a half answer.
                 whole = await asyncio.wait_for(response.read(), max(0.001, left_s))
@@ -234,6 +248,8 @@ class Outcome:
     """Whether something of an answer has reached the client: from then on nothing can be repeated."""
 
     begun = False
+    unreached = False
+    """Nothing of the request has reached a replica."""
 
 
 def _outward(status: int, reason: str) -> Tuple[int, Headers]:
@@ -252,20 +268,11 @@ def _nowhere(table: Table, pinned: Optional[str]) -> str:
     )
 
 
-async def _body(receive: Receive) -> bytes:
-    pieces: List[bytes] = []
-    size = 0
-    while True:
-        message = await receive()
-        if message["type"] != "http.request":
-            raise Gone
-        piece = message.get("body", b"")
-        size += len(piece)
-        if size > MAX_BODY:
-            raise TooLarge
-        pieces.append(piece)
-        if not message.get("more_body"):
-            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+def passed_on(headers: Sequence[Tuple[bytes, bytes]]) -> Headers:
+    """What of a head goes on to the next: all but what two neighbours say to each other, by their own word too."""
+    lowered = [(name.lower(), value) for name, value in headers]
+    named = {word.strip().lower() for name, value in lowered if name == b"connection" for word in value.split(b",")}
+    return [(name, value) for name, value in lowered if name not in _OWN and name not in named]
 
 
 async def _refuse(send: Send, status: int, message: str, headers: Optional[Headers] = None) -> int:

@@ -60,6 +60,8 @@ class Table:
     token_key: str
     """What signs tokens; empty where keys open the endpoint."""
     deployments: Tuple[Route, ...]
+    public: bool = False
+    """Whoever made the endpoint said where it listens: it answers there from anywhere."""
 
 
 def parse(given: Mapping[str, Any]) -> Table:

@@ -12,6 +12,7 @@ from typing import Any
 
 from muster.scoring.door.app import App
 from muster.scoring.door.table import Table, parse
+from muster.scoring.listening import bounded, most_connections
 
 NO_LIBRARIES = 4
 """The exit code where the environment lacks what answers or asks by HTTP."""
@@ -64,6 +65,7 @@ async def _serve(
         app = App(table, session, aiohttp, lambda text: yarl.URL(text, encoded=True))
         config = uvicorn.Config(
             app, log_level="warning", access_log=False, lifespan="off", server_header=False,
+            ws="none", http=bounded(), limit_concurrency=most_connections(),
             timeout_graceful_shutdown=25, timeout_keep_alive=75,
         )  # fmt: skip
         work = [asyncio.ensure_future(_follow(app, control)), asyncio.ensure_future(_report(app, control))]

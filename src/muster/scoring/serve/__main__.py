@@ -7,7 +7,8 @@ import sys
 from typing import Any, Optional
 
 from muster.runtime.run import Run
-from muster.scoring.serve.member import listener_on, serve_as_member
+from muster.scoring.listening import listener_on
+from muster.scoring.serve.member import serve_as_member
 from muster.scoring.serve.settings import Settings
 from muster.scoring.serve.supervisor import Supervisor
 

@@ -7,7 +7,7 @@ import hmac
 import json
 import os
 import uuid
-from typing import Any, Awaitable, Callable, Dict, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Awaitable, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 from urllib.parse import parse_qsl
 
 from muster.scoring.frames import Value
@@ -17,6 +17,7 @@ from muster.scoring.serve.body import Gone, Receive, TooLarge, TooSlow, body_of
 from muster.scoring.serve.http import Answer, Request, answer_of
 from muster.scoring.serve.models import BadInput, Model
 from muster.scoring.serve.settings import Settings
+from muster.scoring.serve.streaming import Broken, Stream
 
 Send = Callable[[Any], Awaitable[None]]
 
@@ -56,7 +57,11 @@ class App:
         listed = [
             (name.encode("latin-1"), str(value).encode("latin-1")) for name, value in {**ids, **answer.headers}.items()
         ]
-        listed += [(b"x-ms-server-version", _SERVER_VERSION), (b"content-length", str(len(answer.body)).encode())]
+        listed.append((b"x-ms-server-version", _SERVER_VERSION))
+        if answer.stream is not None:
+            await _send_pieces(answer, listed, receive, send)
+            return
+        listed.append((b"content-length", str(len(answer.body)).encode()))
         await send({"type": "http.response.start", "status": answer.status, "headers": listed})
         await send({"type": "http.response.body", "body": b"" if asked.method == "HEAD" else answer.body})
 
@@ -110,6 +115,9 @@ class App:
         except BadInput as error:
             return oip.refused(400, str(error))
         answer = await self._run(request.text, asked.headers, receive)
+        if answer.stream is not None:
+            answer.stream.close()
+            return oip.refused(500, "run() answers in pieces, which only /score passes on")
         return oip.answer_of(answer, request, self._settings)
 
     async def _body(self, asked: Asked, receive: Receive) -> bytes:
@@ -138,6 +146,7 @@ class App:
         if waiting.done.done():
             return _outcome(waiting.done.result())
         waiting.abandoned = True
+        waiting.done.add_done_callback(_close_stream)
         if was_gone:
             raise Gone
         return _refused(408, "no answer within {:g} ms".format(self._settings.timeout_ms), _failed("true"))
@@ -151,8 +160,33 @@ class _Untaken(Exception):
         self.status = status
 
 
+async def _send_pieces(answer: Answer, headers: List[Tuple[bytes, bytes]], receive: Receive, send: Send) -> None:
+    """Send an answer as it comes. One whose rest does not come lacks its last chunk: clients see that."""
+    stream = answer.stream
+    gone: "asyncio.Future[Any]" = asyncio.ensure_future(receive())
+    gone.add_done_callback(lambda _: stream.close())
+    try:
+        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+        async for piece in stream.taken():
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+    except Broken:
+        pass
+    finally:
+        gone.cancel()
+
+
+def _close_stream(done: "asyncio.Future[Outcome]") -> None:
+    """Nobody waits for an answer that comes in pieces."""
+    if not done.cancelled() and isinstance(done.result().value, Stream):
+        done.result().value.close()
+
+
 def _outcome(outcome: Outcome) -> Answer:
     took = {"x-ms-run-fn-exec-ms": "{:.3f}".format(outcome.took_s * 1000)}
+    if isinstance(outcome.value, Stream):
+        found = outcome.value
+        return Answer(found.status, b"", {**_failed("false"), **took, **found.headers}, found)
     if isinstance(outcome.error, BadInput):
         return _refused(400, str(outcome.error), {**_failed("true"), **took})
     if outcome.error is not None:

@@ -11,6 +11,7 @@ from typing import Any, Deque, Dict, Iterable, List, Mapping, NamedTuple, Option
 
 from muster.scoring.figures import Tally
 from muster.scoring.serve.models import BadInput, Model
+from muster.scoring.serve.streaming import Stream, pieces_of
 
 
 class Outcome(NamedTuple):
@@ -76,13 +77,20 @@ class Runner:
     """Runs the model in one thread, so that the listener stays free to take and refuse requests."""
 
     def __init__(
-        self, model: Model, loop: asyncio.AbstractEventLoop, max_batch: int, max_wait_s: float, most: int
+        self,
+        model: Model,
+        loop: asyncio.AbstractEventLoop,
+        max_batch: int,
+        max_wait_s: float,
+        most: int,
+        patience_s: float = 60.0,
     ) -> None:
         self._model = model
         self._loop = loop
         self._max_batch = max_batch
         self._max_wait_s = max_wait_s
         self._most = most
+        self._patience_s = patience_s
         self._queue: Deque[Waiting] = deque()
         self._arrived = threading.Condition()
         self._closed = False
@@ -118,9 +126,7 @@ class Runner:
             if not taken:
                 return
             began = time.monotonic()
-            outcomes = (
-                self._batch(taken) if self._max_batch > 1 else [(item, self._one(item, item.data)) for item in taken]
-            )
+            outcomes = self._batch(taken) if self._max_batch > 1 else self._each(taken)
             self._note(taken, outcomes, began)
             # One call for all of them: waking the listener costs more than an answer.
             self._loop.call_soon_threadsafe(_deliver, outcomes)
@@ -153,10 +159,24 @@ class Runner:
                 if taken:
                     return taken
 
+    def _each(self, taken: List[Waiting]) -> List[Tuple[Waiting, Outcome]]:
+        """One after the other. An answer in pieces begins before it is whole, and the model works on it to its end."""
+        outcomes: List[Tuple[Waiting, Outcome]] = []
+        for item in taken:
+            outcome = self._one(item, item.data)
+            outcomes.append((item, outcome))
+            if isinstance(outcome.value, Stream):
+                self._loop.call_soon_threadsafe(_deliver, list(outcomes))
+                outcome.value.pump()
+        return outcomes
+
     def _one(self, item: Waiting, data: Any) -> Outcome:
         began = time.perf_counter()
         try:
             value = self._model.call(data, item.headers)
+            pieces = pieces_of(value)
+            if pieces is not None:
+                value = Stream(self._loop, pieces, value, self._patience_s)
         except BaseException as error:
             if not isinstance(error, (Exception, SystemExit)):
                 raise

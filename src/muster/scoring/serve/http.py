@@ -42,14 +42,17 @@ class Request:
 
 
 class Answer:
-    """A status, headers and a body."""
+    """A status, headers and a body, or a stream of pieces in its place."""
 
-    __slots__ = ("body", "headers", "status")
+    __slots__ = ("body", "headers", "status", "stream")
 
-    def __init__(self, status: int, body: bytes, headers: Optional[Mapping[str, str]] = None) -> None:
+    def __init__(
+        self, status: int, body: bytes, headers: Optional[Mapping[str, str]] = None, stream: Any = None
+    ) -> None:
         self.status = status
         self.body = body
         self.headers = dict(headers or {})
+        self.stream = stream
 
 
 class AMLResponse:
@@ -128,10 +131,10 @@ def answer_of(result: Any) -> Answer:
             {key.lower(): value for key, value in result.headers.items()},
         )
     plain = {} if result is None else result
-    return Answer(200, json.dumps(plain, default=_plain).encode(), {"content-type": "application/json"})
+    return Answer(200, json.dumps(plain, default=json_value).encode(), {"content-type": "application/json"})
 
 
-def _plain(value: Any) -> Any:
+def json_value(value: Any) -> Any:
     """NumPy's and torch's values as JSON has them."""
     if hasattr(value, "tolist"):
         return value.tolist()

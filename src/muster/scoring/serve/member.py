@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import os
-import socket
 import sys
 import threading
 import time
@@ -12,12 +11,12 @@ from dataclasses import dataclass
 from typing import Any, Dict, List
 
 from muster.scoring.link import Link, Unreachable
+from muster.scoring.listening import listener_on
 from muster.scoring.serve.settings import Settings
 from muster.scoring.serve.supervisor import Replica, Supervisor
 
 REPORT_S = 1.0
 _AGAIN_S = 0.5
-_BACKLOG = 2048
 
 
 @dataclass(frozen=True)
@@ -42,15 +41,6 @@ def first_orders(link: Link, attempt: int) -> Orders:
                 said = str(error)
                 print("muster: the workspace's server does not answer: {}".format(said), file=sys.stderr)
             time.sleep(_AGAIN_S)
-
-
-def listener_on(host: str, port: int = 0) -> socket.socket:
-    """A socket that waits for connections, whoever takes them."""
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind((host, port))
-    listener.listen(_BACKLOG)
-    return listener
 
 
 class Reporter:
@@ -120,7 +110,8 @@ class Reporter:
 
 
 def _answers(replica: Replica, timeout_s: float) -> bool:
-    connection = http.client.HTTPConnection("127.0.0.1", replica.port, timeout=timeout_s)
+    host, port = replica.listener.getsockname()[:2]
+    connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
     try:
         connection.request("GET", "/")
         return connection.getresponse().status == 200

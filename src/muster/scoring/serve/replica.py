@@ -11,6 +11,7 @@ import sys
 import traceback
 from typing import Any
 
+from muster.scoring.listening import bounded, most_connections
 from muster.scoring.script import INIT_FAILED, BadScript
 from muster.scoring.serve.app import App
 from muster.scoring.serve.batching import Runner
@@ -24,6 +25,8 @@ _REPORT_S = 1.0
 
 
 def main() -> int:
+    # The listener's thread gets its turn after half a millisecond of the model's, not after five.
+    sys.setswitchinterval(0.0005)
     listener, ready = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
     settings = Settings.parse(sys.argv[3])
     try:
@@ -48,10 +51,13 @@ def main() -> int:
 def _serve(uvicorn: Any, settings: Settings, model: Any, listener: socket.socket, ready: int) -> None:
     async def serve() -> None:
         loop = asyncio.get_running_loop()
-        runner = Runner(model, loop, settings.max_batch, settings.max_wait_ms / 1000, settings.max_queue)
+        runner = Runner(
+            model, loop, settings.max_batch, settings.max_wait_ms / 1000, settings.max_queue, settings.timeout_ms / 1000
+        )
         config = uvicorn.Config(
             App(settings, model, runner), log_level="warning", access_log=False, lifespan="off", server_header=False,
-            ws="none", timeout_graceful_shutdown=25, timeout_keep_alive=75,
+            ws="none", http=bounded(), limit_concurrency=most_connections(),
+            timeout_graceful_shutdown=25, timeout_keep_alive=75,
         )  # fmt: skip
         server = uvicorn.Server(config)
         reporting = asyncio.ensure_future(_report(runner, ready))

@@ -38,7 +38,7 @@ def measure(context: Context, body: NewAsset) -> tuple[str, list[FileEntry]]:
         raise errors.JobError(f"{body.address} is an asset already", "Name the place where the data lies.")
     spec, path = context.database.read_now(lambda c: store_of(context, c, location))
     datastore = datastores.open_store(context, spec)
-    is_file = body.type == "uri_file" if body.type else _is_file(location, spec, datastore, path)
+    is_file = body.type == "uri_file" if body.type else bool(path) and datastore.entry(path) is not None
     found = grants.listing(context, spec, path, body.address, folder=not is_file)
     if body.files is not None:
         found = _compared(body.files, found)
@@ -117,10 +117,3 @@ def store_of(context: Context, connection: Connection, location: Location) -> tu
         return StoreSpec(location.path, LocalFolder(folder or "/")), name
     base, _, name = location.url.rstrip("/").rpartition("/")
     return StoreSpec(location.url, FsspecAddress(base)), name
-
-
-def _is_file(location: Location, spec: StoreSpec, datastore: Datastore, path: str) -> bool:
-    if isinstance(spec.options, FsspecAddress) and spec.options.url.startswith(("http://", "https://")):
-        # A web server shows a folder as a page, which looks like a file: the address says what is meant.
-        return location.kind == "http"
-    return bool(path) and datastore.entry(path) is not None

@@ -26,7 +26,7 @@ from muster.server.models import registry
 from muster.storage.addresses import Location, joined, parse_address, safe_path
 from muster.storage.granting import DATA_ROUTE, Asked, Terms, access_of, file_token, signed
 from muster.storage.grants import Grant, new_id, sign, verify
-from muster.storage.kinds import BlobContainer, StoreSpec
+from muster.storage.kinds import BlobContainer, SharedFolder, StoreSpec
 from muster.wire import states
 from muster.wire.data.access import (
     INLINE_FILES,
@@ -115,12 +115,20 @@ def input_access(context: Context, connection: Connection, item: Input, holder: 
     location, asset = assets.resolve(connection, parse_address(item.path))
     folder = item.type in _FOLDERS
     access = _access(context, connection, location, Asked("", READ, folder, holder.subject), holder)
+    label = item.path if item.mode != "direct" else _handed_out(context, connection, location, access)
     if asset is None:
-        return replace(access, label=item.path)
-    access = replace(access, label=item.path, asset=f"{asset.name}:{asset.version}")
+        return replace(access, label=label)
+    access = replace(access, label=label, asset=f"{asset.name}:{asset.version}")
     if access.per_file or asset.num_files > INLINE_FILES:
         return replace(access, manifest_by_reference=True)
     return replace(access, manifest=assets.files(connection, asset), manifest_by_reference=False)
+
+
+def _handed_out(context: Context, connection: Connection, location: Location, access: Access) -> str:
+    """What a job gets of an input in mode `direct`: an address, on this machine as well; of a share its path."""
+    store = find_store(context, connection, location)
+    is_path = access.kind == "file" and (store is None or isinstance(store[0].options, SharedFolder))
+    return access.url if is_path else str(location)
 
 
 def model_of(connection: Connection, address: str) -> ModelView | None:

@@ -43,6 +43,8 @@ T = TypeVar("T")
 
 ReadRunData = Annotated[str, run_for(Action.READ_DATA)]
 
+_NAMED = 20
+"""As many links that lead out of a datastore are named."""
 router = APIRouter(tags=["data"])
 
 
@@ -279,4 +281,4 @@ def _listed(datastore: Datastore, path: str, only_file: bool, page: Page) -> byt
     found = () if only_file else tuple(datastore.entries(path))
     one = datastore.entry(path) if path and not found else None
     chosen = page.of(found, lambda item: (item.path,)) if one is None else (one,)
-    return json.dumps(to_json(FileList(tuple(chosen)))).encode()
+    return json.dumps(to_json(FileList(tuple(chosen), tuple(datastore.left_out[:_NAMED])))).encode()

@@ -17,6 +17,7 @@ endpoints = Table(
     Column("traffic", JSON, nullable=False),
     Column("mirror", JSON, nullable=False),
     Column("sealed", Text, nullable=False),
+    Column("canary", JSON(none_as_null=True)),
     Column("compute", String(255)),
     Column("host", String(255)),
     Column("port", Integer, nullable=False),

@@ -155,7 +155,8 @@ def find_run(connection: Connection | Transaction, ref: str) -> RunRow:
     """A run by its id, a unique prefix of it, a name that no other run has, or `@latest`."""
     runs = tables.runs
     if ref == "@latest":
-        row = connection.execute(select(runs).order_by(runs.c.seq.desc()).limit(1)).first()
+        newest = select(runs).where(runs.c.experiment != states.CHECKS).order_by(runs.c.seq.desc()).limit(1)
+        row = connection.execute(newest).first()
         if row is None:
             raise errors.NotFound("there is no run yet", "Start one with `muster run`.")
         return row

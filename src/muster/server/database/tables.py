@@ -67,6 +67,7 @@ __all__ = [
     "progress",
     "ranks",
     "registered_models",
+    "retired_models",
     "run_tags",
     "runs",
     "secrets",
@@ -197,6 +198,8 @@ events = Table(
     Column("kind", String(32), nullable=False),
     Column("data", JSON, nullable=False),
     Index("events_run", "run_id", "id"),
+    # Those who read on from the last one that they saw would miss one that got the number of a removed one.
+    sqlite_autoincrement=True,
 )
 
 progress = Table(
@@ -352,6 +355,14 @@ registered_models = Table(
     Column("created_at", Float, nullable=False),
     Column("updated_at", Float, nullable=False),
 )
+
+retired_models = Table(
+    "retired_models",
+    metadata,
+    Column("name", String(255), primary_key=True),
+    Column("version", Integer, primary_key=True),
+)
+"""Versions that were removed: their numbers are not given again."""
 
 model_aliases = Table(
     "model_aliases",

@@ -54,6 +54,7 @@ def deploy(
     columns: dict[str, Json] = {}
     if new.all_traffic:
         columns = {"traffic": {name: 100}, "mirror": {key: value for key, value in row.mirror.items() if key != name}}
+        columns["canary"] = None
     _drop_unstarted(context, transaction, endpoint, name, revision, caller.subject)
     _ensure_door(context, transaction, row, job)
     records.touch(context, transaction, endpoint, **columns)

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, select
 from muster.control import endpoints as control
 from muster.server.context import Context
 from muster.server.database import tables
-from muster.server.endpoints import deploying, records
+from muster.server.endpoints import canary, deploying, records
 from muster.wire.codec import from_json
 from muster.wire.serving.endpoints import NewDeployment
 
@@ -28,7 +28,10 @@ async def keep_endpoints(context: Context) -> None:
             busy = await context.database.read(partial(_with_steps, context))
             for endpoint in busy:
                 await context.database.write(partial(deploying.advance, context, endpoint=endpoint))
-            moving = await context.database.read(_is_moving)
+            failing, has_trial = await context.database.read(partial(_on_trial, context))
+            for endpoint in failing:
+                await context.database.write(partial(canary.step_back, context, endpoint=endpoint))
+            moving = has_trial or await context.database.read(_is_moving)
         except Exception:
             log.exception("looking after the endpoints failed; it is tried again")
             moving = False
@@ -58,6 +61,12 @@ def _with_steps(context: Context, connection: Connection) -> list[str]:
         if control.next_steps(deploying.members(context, row, records.open_runs(connection, row.name)), wanted):
             found.append(str(row.name))
     return found
+
+
+def _on_trial(context: Context, connection: Connection) -> tuple[list[str], bool]:
+    """Endpoints whose deployment on trial does worse than the others, and whether there is any on trial."""
+    rows = canary.watched(connection)
+    return [str(row.name) for row in rows if canary.why_back(context, connection, row)], bool(rows)
 
 
 def _is_moving(connection: Connection) -> bool:

@@ -16,6 +16,7 @@ from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.server.endpoints import keys
 from muster.wire.codec import Json
+from muster.wire.people import ADMIN
 from muster.wire.serving.endpoints import EndpointChanges, EndpointKeys, NewEndpoint, NewEndpointKey
 
 _ENDPOINTS, _DEPLOYMENTS, _RUNS = tables.endpoints, tables.deployments, tables.endpoint_runs
@@ -27,6 +28,11 @@ def add(context: Context, transaction: Transaction, new: NewEndpoint, caller: Ca
     if known is not None:
         raise errors.Conflict(
             f"there is an endpoint {new.name} already", f"`muster endpoint show {new.name}` shows it."
+        )
+    if new.host is not None and context.tokens.people.is_shared and caller.role != ADMIN:
+        raise errors.AccessDenied(
+            f"the endpoint {new.name} is to listen at {new.host}, which opens it to everybody who reaches that address",
+            "An administrator may create it so; without `host` it answers inside its cluster.",
         )
     now = clock.now()
     row = {
@@ -93,11 +99,16 @@ def set_run(transaction: Transaction, run: str, **columns: Any) -> None:
     transaction.execute(update(_RUNS).where(_RUNS.c.run_id == run).values(**columns))
 
 
-def change(context: Context, transaction: Transaction, row: Row[Any], changes: EndpointChanges) -> None:
-    """Change an endpoint's words and where its traffic goes."""
+def change(
+    context: Context, transaction: Transaction, row: Row[Any], changes: EndpointChanges, trial: Json = None
+) -> None:
+    """Change an endpoint's words and where its traffic goes; `trial`: what is kept of a deployment that is watched."""
     known = deployments(transaction.connection, row.name)
     tags = {key: value for key, value in {**row.tags, **(changes.tags or {})}.items() if value is not None}
     columns: dict[str, Json] = {"tags": tags}
+    if changes.traffic is not None:
+        # Whoever shares out the traffic anew ends a trial; another begins where one is asked for.
+        columns["canary"] = trial
     if changes.description is not None:
         columns["description"] = changes.description
     for column, given in (("traffic", changes.traffic), ("mirror", changes.mirror_traffic)):

@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from muster.control.access import Action
 from muster.host import clock
 from muster.server.database.connection import Transaction
-from muster.server.endpoints import deploying, keys, records, table, views
+from muster.server.endpoints import asking, canary, deploying, keys, records, table, views
 from muster.server.environments import records as environments
 from muster.server.http.dependencies import CallerOf, ContextOf
 from muster.server.http.needs import LogToRun, needs
@@ -23,8 +23,10 @@ from muster.server.models import inputs
 from muster.server.people import audit
 from muster.server.runs import changes
 from muster.wire.serving.endpoints import (
+    EndpointAnswer,
     EndpointChanges,
     EndpointKeys,
+    EndpointRequest,
     EndpointView,
     NewDeployment,
     NewEndpoint,
@@ -65,7 +67,15 @@ async def show_endpoint(name: str, context: ContextOf) -> EndpointView:
 async def change_endpoint(name: str, body: EndpointChanges, context: ContextOf, caller: CallerOf) -> EndpointView:
     """Change where an endpoint's traffic goes, its description and tags."""
     audit.about(f"endpoint {name}", "changed")
-    await context.database.write(lambda t: records.change(context, t, records.owned(t.connection, name, caller), body))
+
+    def work(transaction: Transaction) -> None:
+        row = records.owned(transaction.connection, name, caller)
+        trial = None
+        if body.canary is not None:
+            trial = canary.begun(context, transaction.connection, row, body.canary, body.traffic or {})
+        records.change(context, transaction, row, body, trial)
+
+    await context.database.write(work)
     return await show_endpoint(name, context)
 
 
@@ -115,6 +125,16 @@ async def show_keys(name: str, context: ContextOf, caller: CallerOf) -> Endpoint
     return keys.shown(keys.opened(context, row), name, row.auth_mode, clock.now())
 
 
+@router.post("/endpoints/{name}/invoke", dependencies=[_MINE])
+async def invoke(name: str, body: EndpointRequest, context: ContextOf, caller: CallerOf) -> EndpointAnswer:
+    """Ask an endpoint from where the server is: for a try, where its address is not reached otherwise."""
+    audit.about(f"endpoint {name}", "asked")
+    row = await context.database.read(lambda c: records.owned(c, name, caller))
+    view = await show_endpoint(name, context)
+    opened = keys.shown(keys.opened(context, row), name, row.auth_mode, clock.now())
+    return await asyncio.to_thread(asking.ask, view, opened, body)
+
+
 @router.post("/endpoints/{name}/keys", dependencies=[_MINE])
 async def renew_key(name: str, body: NewEndpointKey, context: ContextOf, caller: CallerOf) -> EndpointKeys:
     """Make one of an endpoint's keys anew; where tokens open it, those handed out so far end."""
@@ -132,7 +152,7 @@ async def report(run: LogToRun, body: ServingReport, context: ContextOf) -> Serv
         mine = records.run_of(connection, run)
         if table.is_news(connection, mine, body):
             return None
-        return table.orders(context, connection, mine, records.find(connection, mine.endpoint))
+        return table.orders(context, connection, mine, records.find(connection, mine.endpoint), body.attempt)
 
     found = await context.database.read(look)
     seen = context.endpoints.of(run)

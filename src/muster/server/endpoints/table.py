@@ -11,7 +11,6 @@ from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.server.endpoints import keys, records
-from muster.server.endpoints.views import ANYWHERE
 from muster.wire import states
 from muster.wire.codec import Json, from_json, to_json
 from muster.wire.serving.endpoints import Backend, NewDeployment, Route, RouteTable, ServingOrders, ServingReport
@@ -30,11 +29,12 @@ def load(context: Context, connection: Connection, run: str) -> RouteTable:
     return RouteTable(
         version=row.version,
         endpoint=row.name,
-        host=row.host or _host_on(context, connection, door.compute),
+        host=row.host or _host_on(context, connection, door.compute, door.address or _LOOPBACK),
         port=row.port,
         keys=(kept.primary, kept.secondary) if row.auth_mode == "key" else (),
         token_key="" if row.auth_mode == "key" else kept.signing,
         deployments=tuple(_route(row, item, name, runs, kept) for name, item in deployments),
+        public=row.host is not None,
     )
 
 
@@ -66,7 +66,7 @@ def take(context: Context, transaction: Transaction, run: str, report: ServingRe
     moved = mine.deployment is None and report.port is not None and report.port != row.port
     if columns or moved:
         records.touch(context, transaction, mine.endpoint, **({"port": report.port} if moved else {}))
-    return orders(context, transaction.connection, mine, row)
+    return orders(context, transaction.connection, mine, row, report.attempt)
 
 
 def is_news(connection: Connection, mine: Row[Any], report: ServingReport) -> bool:
@@ -76,12 +76,12 @@ def is_news(connection: Connection, mine: Row[Any], report: ServingReport) -> bo
     return moved or bool(_changes(connection, mine, report))
 
 
-def orders(context: Context, connection: Connection, mine: Row[Any], row: Row[Any]) -> ServingOrders:
+def orders(context: Context, connection: Connection, mine: Row[Any], row: Row[Any], attempt: int) -> ServingOrders:
     """What a run must know: how its replicas know the front door, where they listen, how much waits for them."""
     compute = connection.execute(select(tables.runs.c.compute).where(tables.runs.c.id == mine.run_id)).scalar()
     doors = [item for item in records.open_runs(connection, row.name) if item.deployment is None]
     figures = context.endpoints.figures(doors[-1].run_id if doors else None).get(mine.deployment or "")
-    host = _host_on(context, connection, compute)
+    host = _host_on(context, connection, compute, _address(connection, mine.run_id, attempt))
     return ServingOrders(keys.opened(context, row).inner(mine.run_id), host, figures.waiting if figures else 0)
 
 
@@ -106,7 +106,7 @@ def _address(connection: Connection, run: str, attempt: int) -> str:
     return connection.execute(select(placements.c.address).where(*mine)).scalar() or _LOOPBACK
 
 
-def _host_on(context: Context, connection: Connection, compute: str | None) -> str:
-    """Where processes on a cluster listen: nobody else needs to reach those on this machine."""
+def _host_on(context: Context, connection: Connection, compute: str | None, address: str) -> str:
+    """Where processes on a cluster listen: at their node's address; on this machine nobody else needs to reach them."""
     engine = connection.execute(select(tables.clusters.c.engine).where(tables.clusters.c.name == compute)).scalar()
-    return _LOOPBACK if engine is None or context.nodes.engines.on_this_machine(engine) else ANYWHERE
+    return _LOOPBACK if engine is None or context.nodes.engines.on_this_machine(engine) else address

@@ -11,8 +11,10 @@ from muster.control import endpoints as control
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.endpoints import records
+from muster.server.models.usage import models_of
 from muster.wire import states
 from muster.wire.codec import from_json
+from muster.wire.serving.canary import CanaryView
 from muster.wire.serving.endpoints import DeploymentState, DeploymentView, EndpointView, NewDeployment
 
 ANYWHERE = "0.0.0.0"
@@ -29,7 +31,7 @@ def view(context: Context, connection: Connection, row: Row[Any]) -> EndpointVie
     runs = records.open_runs(connection, row.name)
     door = next((run for run in reversed(runs) if run.deployment is None), None)
     deployments = tuple(
-        _deployment(context, row, item, [run for run in runs if run.deployment == name], door)
+        _deployment(context, connection, row, item, [run for run in runs if run.deployment == name], door)
         for name, item in records.deployments(connection, row.name).items()
     )
     base = address(row, door)
@@ -39,7 +41,7 @@ def view(context: Context, connection: Connection, row: Row[Any]) -> EndpointVie
         auth_mode=row.auth_mode,
         scoring_uri=f"{base}/score" if base else None,
         openapi_uri=f"{base}/swagger.json" if base else None,
-        state="empty" if not deployments else "ready" if is_up else "starting",
+        state=_endpoint_state(deployments, is_up),
         traffic=row.traffic,
         mirror_traffic=row.mirror,
         deployments=deployments,
@@ -51,6 +53,7 @@ def view(context: Context, connection: Connection, row: Row[Any]) -> EndpointVie
         created_by=row.created_by,
         created_at=row.created_at,
         updated_at=row.updated_at,
+        canary=from_json(CanaryView, row.canary) if row.canary else None,
     )
 
 
@@ -62,14 +65,31 @@ def address(row: Row[Any], door: Row[Any] | None) -> str | None:
     return f"http://{host}:{row.port}"
 
 
+def _endpoint_state(deployments: Sequence[DeploymentView], is_up: bool) -> str:
+    if not deployments:
+        return "empty"
+    if not is_up:
+        return "starting"
+    return "unavailable" if any(item.traffic and not item.ready for item in deployments) else "ready"
+
+
 def _deployment(
-    context: Context, endpoint: Row[Any], row: Row[Any], runs: Sequence[Row[Any]], door: Row[Any] | None
+    context: Context,
+    connection: Connection,
+    endpoint: Row[Any],
+    row: Row[Any],
+    runs: Sequence[Row[Any]],
+    door: Row[Any] | None,
 ) -> DeploymentView:
     spec = from_json(NewDeployment, row.spec)
     newest = next((run for run in reversed(runs) if run.revision == row.revision), None)
     serving = next((run for run in reversed(runs) if run.state == control.SERVING), None)
     shown = serving or newest
-    verdict = newest.verdict if newest is not None and newest.status in states.TERMINAL else None
+    verdict = next(
+        (run.verdict for run in (newest, serving) if run is not None and run.status in states.TERMINAL and run.verdict),
+        None,
+    )
+    older = shown is not None and shown.revision != row.revision
     ready = [item for item in (shown.replicas if shown is not None else ()) if item["ready"]]
     return DeploymentView(
         name=row.name,
@@ -78,8 +98,8 @@ def _deployment(
         traffic=endpoint.traffic.get(row.name, 0),
         mirror=endpoint.mirror.get(row.name, 0),
         revision=row.revision,
-        run=newest.run_id if newest is not None else None,
-        model=row.model,
+        run=shown.run_id if shown is not None else None,
+        model=_model_of(connection, shown.run_id) if shown is not None and older else row.model,
         instances=spec.instances,
         max_instances=spec.max_instances,
         ready=len(ready) if shown is not None and shown.status not in states.TERMINAL else 0,
@@ -87,6 +107,8 @@ def _deployment(
         description=spec.description,
         tags=spec.tags,
         why=verdict["message"] if verdict else None,
+        serving_revision=serving.revision if serving is not None and serving.status not in states.TERMINAL else None,
+        newest_run=newest.run_id if newest is not None else None,
         created_at=row.created_at,
         updated_at=row.updated_at,
         requests=context.endpoints.figures(door.run_id if door is not None else None).get(row.name),
@@ -94,13 +116,23 @@ def _deployment(
     )
 
 
+def _model_of(connection: Connection, run: str) -> str | None:
+    """The model that a run serves, as it was fixed when the run was taken."""
+    spec = connection.execute(select(tables.runs.c.spec).where(tables.runs.c.id == run)).scalar()
+    return next(models_of(spec or {}), None)
+
+
 def _state(newest: Row[Any] | None, serving: Row[Any] | None) -> DeploymentState:
+    answers = serving is not None and serving.status not in states.TERMINAL
     if newest is None:
-        return "stopped"
+        return "serving" if answers else "stopped"
+    if newest.status in states.TERMINAL and answers:
+        # Its update failed; what was there before goes on.
+        return "serving"
     if newest.status == states.CANCELED:
         return "stopped"
     if newest.status in states.TERMINAL:
         return "failed"
     if newest.state == control.SERVING:
         return "serving"
-    return "updating" if serving is not None else "starting"
+    return "updating" if answers else "starting"

@@ -25,6 +25,7 @@ from muster.server.context import Context
 from muster.server.data import code_routes, grants, node_routes
 from muster.server.data import routes as data_routes
 from muster.server.endpoints import routes as endpoint_routes
+from muster.server.environments import node_routes as build_routes
 from muster.server.environments import routes as environment_routes
 from muster.server.http import routes as workspace_routes
 from muster.server.http.bodies import bounded, checked_body, is_json
@@ -63,6 +64,7 @@ ROUTERS = tuple(
         data_routes,
         environment_routes,
         node_routes,
+        build_routes,
         people_routes,
         session_routes,
         secret_routes,

@@ -8,12 +8,15 @@ from collections.abc import Callable, Mapping
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from muster.server.people.run_tokens import PREFIX
 from muster.storage.granting import DATA_ROUTE
 from muster.wire.data.access import GRANT_HEADER
 from muster.wire.tracking import RUN_HEADER
 
 _AGENTS = "/api/v1/agents/"
 _MLFLOW = ("/api/2.0/", "/api/3.0/")
+_OF_RANKS = re.compile(r"/api/v1/runs/[^/]+/(data|serving|serving/routes)")
+"""What ranks ask of their own run by their node's proxy, beside MLflow's calls."""
 _CODE = re.compile(r"/api/v1/snapshots/[0-9a-f]{1,64}/archive")
 _NO_AGENTS = {
     "code": "not_found",
@@ -27,8 +30,8 @@ _REFUSAL = {
 }
 
 
-def is_agents(method: str, path: str, headers: frozenset[bytes]) -> bool:
-    """Whether a call is one of those that agents make. Pure."""
+def is_agents(method: str, path: str, headers: frozenset[bytes], of_run: bool = False) -> bool:
+    """Whether a call is one of those that agents make; `of_run`: it shows the token of a run. Pure."""
     if path.startswith(_AGENTS):
         return True
     if path.startswith(f"{DATA_ROUTE}/"):
@@ -37,6 +40,8 @@ def is_agents(method: str, path: str, headers: frozenset[bytes]) -> bool:
     if path.startswith(_MLFLOW):
         # For a rank: who names a run there and is no agent is refused.
         return RUN_HEADER.lower().encode() in headers
+    if of_run and _OF_RANKS.fullmatch(path) is not None:
+        return method in ("GET", "POST")
     return method == "GET" and _CODE.fullmatch(path) is not None
 
 
@@ -49,7 +54,9 @@ class AgentsDoor:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             names = frozenset(name.lower() for name, _ in scope["headers"])
-            if not is_agents(scope["method"], scope["path"], names):
+            shown = next((value for name, value in scope["headers"] if name.lower() == b"authorization"), b"")
+            of_run = shown.startswith(f"Bearer {PREFIX}".encode())
+            if not is_agents(scope["method"], scope["path"], names, of_run):
                 await _refuse(send)
                 return
         await self._app(scope, receive, send)

@@ -18,7 +18,8 @@ def invitation(url: str, certificate: Path | None) -> str:
         who = "Others on this machine connect with this line (`--host 0.0.0.0 --tls` lets other machines in)"
     return (
         f"{who}:\n\n  muster login {reachable(url)}{known_by}\n\n"
-        "It asks for a token. `muster user invite NAME` prints a link for a colleague that needs none;\n"
-        "`muster up --print-token` prints your own token, which may do everything: keep it to yourself.\n"
+        "It asks for a token. `muster user invite NAME` prints a link that needs none.\n"
+        "`muster up --print-token` prints your own token: it may do everything, so keep\n"
+        "it to yourself.\n"
         "Ctrl-C ends the server; active runs go on."
     )

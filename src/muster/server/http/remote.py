@@ -25,6 +25,7 @@ from muster.defaults import (
     WATCH_S,
 )
 from muster.host.files import PRIVATE, write_file
+from muster.host.network import answer_only
 from muster.host.spool import ANSWER, PART, REQUEST
 from muster.server.context import Context
 from muster.server.database.connection import on_network_filesystem
@@ -117,6 +118,9 @@ class RemoteListener:
             other = listener.getsockname()[1]
             notice = f"server_port {port} is taken here ({error.strerror}), so nodes are given port {other}"
             log.warning("%s; agents that know the old one use the shared folder", notice)
+        if self._context.grants_subnet is not None:
+            # Who comes from elsewhere could read no data here, so it is no node.
+            answer_only(listener, [self._context.grants_subnet])
         remote.ports[wanted] = listener.getsockname()[1]
         if wanted is None:
             write_file(remembered, str(remote.ports[None]), mode=PRIVATE)

@@ -25,6 +25,7 @@ from muster.server.mlflow.protocol import (
     pairs,
     with_token,
 )
+from muster.server.models.numbers import retire
 from muster.server.models.registry import add_model, ensure_registered
 from muster.server.models.usage import refuse_used
 from muster.wire.codec import Json
@@ -58,6 +59,7 @@ def rename(transaction: Transaction, call: Call) -> Answer:
     _find(transaction, name)
     if transaction.execute(select(_MODELS.c.name).where(_MODELS.c.name == new)).first():
         raise MlflowError(EXISTS, f"Registered Model (name={new}) already exists.")
+    retire(transaction, name)
     for table in (_MODELS, _VERSIONS, _ALIASES, tables.model_files):
         transaction.execute(update(table).where(table.c.name == name).values(name=new))
     return {"registered_model": _view(transaction, _find(transaction, new))}
@@ -66,6 +68,7 @@ def rename(transaction: Transaction, call: Call) -> Answer:
 def delete(transaction: Transaction, call: Call) -> Answer:
     name = _find(transaction, call.args.text("name")).name
     refuse_used(transaction.connection, name, None)
+    retire(transaction, name)
     for table in (_ALIASES, tables.model_files, _VERSIONS, _MODELS):
         transaction.execute(delete_rows(table).where(table.c.name == name))
     return {}
@@ -149,6 +152,7 @@ def change_version(transaction: Transaction, call: Call) -> Answer:
 def delete_version(transaction: Transaction, call: Call) -> Answer:
     row = _find_version(transaction, call.args.text("name"), call.args.text("version"))
     refuse_used(transaction.connection, row.name, row.version)
+    retire(transaction, row.name, row.version)
     for table in (_ALIASES, tables.model_files, _VERSIONS):
         transaction.execute(delete_rows(table).where(table.c.name == row.name, table.c.version == row.version))
     return {}

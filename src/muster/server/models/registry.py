@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, delete, insert, select, update
 
 from muster import errors
 from muster.host import clock
@@ -14,6 +14,7 @@ from muster.models.references import ModelReference
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.server.database.records import message_of, upsert
+from muster.server.models.numbers import number_for, retire
 from muster.server.models.usage import refuse_used
 from muster.wire.codec import Json, from_json, to_json
 from muster.wire.data.access import FileEntry
@@ -43,13 +44,7 @@ def add_model(
 ) -> ModelView:
     """Register the next version of a model, or the one that is named."""
     ensure_registered(transaction, name)
-    last = transaction.execute(select(func.max(_VERSIONS.c.version)).where(_VERSIONS.c.name == name)).scalar()
-    if version is not None and _row(transaction.connection, name, version) is not None:
-        raise errors.Conflict(
-            f"the model {name}:{version} exists, and what exists never changes",
-            "Leave the version out for the next one.",
-        )
-    number = version or (last or 0) + 1
+    number = number_for(transaction, name, version)
     row = {
         "name": name, "version": number, "run_id": run_id, "path": path or "outputs", "description": description,
         "tags": dict(tags), "properties": dict(properties), "created_at": clock.now(), "type": kind, "created_by": user,
@@ -153,6 +148,7 @@ def remove(transaction: Transaction, name: str, version: int | None) -> list[Mod
     if not found:
         find_model(transaction.connection, name, None)
     refuse_used(transaction.connection, name, version)
+    retire(transaction, name, version)
     for table in (_ALIASES, _FILES, _VERSIONS):
         mine = (table.c.name == name, *((table.c.version == version,) if version else ()))
         transaction.execute(delete(table).where(*mine))
@@ -205,10 +201,6 @@ def _view(row: Row[Any], aliases: Sequence[str]) -> ModelView:
     formats = tuple(from_json(ModelFormat, item) for item in row.formats or ())
     tags = {key: str(value) for key, value in row.tags.items()}
     return message_of(ModelView, row, aliases=tuple(aliases), formats=formats, tags=tags)
-
-
-def _row(connection: Connection, name: str, version: int) -> Row[Any] | None:
-    return connection.execute(select(_VERSIONS).where(*_key(name, version))).first()
 
 
 def _key(name: str, version: int) -> tuple[Any, Any]:

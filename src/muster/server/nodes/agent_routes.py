@@ -68,7 +68,8 @@ async def hello(body: Hello, context: ContextOf, caller: CallerOf) -> Welcome:
             "Install the same version of Muster on the node and on the server, or a neighbouring one.",
         )
     holding = set(body.holding)
-    contact = NodeContact(body.agent, time.monotonic(), holding, setup_error=body.setup_error, host=body.host)
+    contact = NodeContact(body.agent, time.monotonic(), holding, host=body.host, builds=body.builds)
+    contact.setup_error = body.setup_error
     context.hub.contacts[body.node] = contact
     if body.setup_log is not None:
         location = f"clusters/{safe_path(body.cluster)}/{safe_path(body.node)}/setup.log"
@@ -96,7 +97,7 @@ async def orders(node: str, request: Request, context: Context, caller: Caller) 
     # Also when nothing seems to have changed: orders are levels, and a lost wake-up must not cost a run.
     found = await context.database.read(lambda c: orders_for(context, c, node))
     leave = context.hub.leaving or node in context.hub.leaving_nodes
-    return Orders(version, found, leave, context.tunnels.waiting_for(node))
+    return Orders(version, found, leave, context.tunnels.waiting_for(node), context.runs.builds.orders(node))
 
 
 async def deliveries(node: str, request: Request, context: Context, caller: Caller) -> DeliveryAnswer:

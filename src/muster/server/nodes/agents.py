@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from muster.server.nodes.clusters import Held, cluster_of
 from muster.server.nodes.owned import OwnedNodes
 from muster.server.nodes.queued import QueuedNodes
 from muster.wire.clusters import NodeView
+
+log = logging.getLogger("muster.server")
 
 
 def nodes_of(context: Context, cluster: Cluster) -> OwnedNodes | QueuedNodes | UnusableNodes:
@@ -45,11 +48,27 @@ class UnusableNodes:
         return []
 
 
+def bring_agents(context: Context, wanted: Sequence[tuple[str, str]]) -> None:
+    """Have the agents of (cluster, node) pairs asked for, without waiting for it; callable from any thread.
+
+    An engine may take its time: the queues of other clusters go on meanwhile.
+    """
+    for name in sorted({cluster for cluster, _ in wanted}):
+        context.hub.spawn(ensure_agents(context, [pair for pair in wanted if pair[0] == name]))
+
+
 async def ensure_agents(context: Context, wanted: Sequence[tuple[str, str]]) -> None:
-    """Ask the engines for the agents of (cluster, node) pairs that are not connected."""
+    """Ask the engines for the agents of (cluster, node) pairs that are not connected.
+
+    An engine that fails stops nobody else; the loop that watches over nodes asks again for those that do not come.
+    """
     absent = [(cluster, node) for cluster, node in wanted if node not in context.hub.contacts]
     for cluster, nodes in await _by_cluster(context, absent):
-        await asyncio.to_thread(nodes_of(context, cluster).start, nodes)
+        async with context.nodes.asking[cluster.name]:
+            try:
+                await asyncio.to_thread(nodes_of(context, cluster).start, nodes)
+            except Exception:
+                log.exception("the agents of %s on %s were not started", ", ".join(nodes), cluster.name)
 
 
 async def living_agents(context: Context) -> list[str]:

@@ -23,7 +23,7 @@ def write_config(
     """Write an agent's configuration; one that is not long-lived came with an attempt, and leaves with it."""
     if node not in context.nodes.agent_tokens:
         context.nodes.agent_tokens[node] = context.tokens.create("agent", node)
-    paths = context.paths.node(node)
+    paths, options = context.paths.node(node), parse_options(cluster.options)
     config = AgentConfig(
         node=node,
         cluster=cluster.name,
@@ -33,9 +33,10 @@ def write_config(
         address=address,
         gpus=gpus,
         pinned_certificate=context.remote.certificate,
-        setup=parse_options(cluster.options).setup,
+        setup=options.setup,
         long_lived=long_lived,
         linger_s=linger_s,
+        subnet=None if context.nodes.engines.on_this_machine(cluster.engine) else options.subnet,
     )
     paths.config.parent.mkdir(parents=True, exist_ok=True)
     write_json(paths.config, to_json(config), mode=PRIVATE)

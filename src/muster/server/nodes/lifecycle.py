@@ -74,6 +74,7 @@ class _Load:
 
 async def _tend(context: Context, row: Any) -> None:
     loaded = await context.database.read(partial(_load, row.name))
+    loaded.busy.update(node for _, node in context.runs.builds.nodes())
     _remind(context, loaded)
     lives = await poll(context, [(row.name, name) for name in loaded.known]) if loaded.known else {}
     await _recall(context, row, loaded, lives)

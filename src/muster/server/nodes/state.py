@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -31,6 +33,8 @@ class NodesState:
     addresses: tuple[str, ...]
     """Where agents on this machine reach the server."""
     agent_tokens: dict[str, str] = field(default_factory=dict)
+    asking: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
+    """Held while a cluster's engine is asked for agents: one request after another."""
     offered: dict[str, tuple[Sequence[NodeOffer], list[Node]]] = field(default_factory=dict)
     """The nodes of clusters as their engines offered them last, and as the scheduler sees them."""
     allocations: dict[tuple[str, int], AllocationState] = field(default_factory=dict)

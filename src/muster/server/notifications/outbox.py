@@ -23,6 +23,7 @@ from muster.wire.notifications import events
 from muster.wire.notifications.events import Happening, Notification, NotifiedRun, wants
 from muster.wire.runs import slowest
 from muster.wire.stream import Note, StateChanged, decode_event
+from muster.wire.text import printable
 
 _AT_ONCE = 1000
 _LINES = 5
@@ -126,7 +127,7 @@ def _tell(
     progress = slowest(load_progress(transaction.connection, [run.id]).get(run.id, ()))
     notified = NotifiedRun(
         run.id,
-        run.display_name or run.name,
+        printable(run.display_name or run.name) if run.display_name or run.name else None,
         run.experiment,
         run.status,
         run.compute,

@@ -22,6 +22,7 @@ from muster.host.egress import Fence, fenced, networks
 from muster.host.http import Address, Connection
 from muster.server.notifications.errands import Errand, HttpErrand, MailErrand, Outcome
 from muster.wire.codec import from_json, to_json
+from muster.wire.text import printable
 
 ERRAND_S = 15.0
 """How long one may take, however slowly the receiver speaks."""
@@ -43,14 +44,19 @@ def carry(errand: Errand) -> Outcome:
         with _at_most(ERRAND_S):
             return _post(errand) if isinstance(errand, HttpErrand) else _mail(errand)
     except MusterError as error:
-        return Outcome(errand.id, False, error.message)
+        return Outcome(errand.id, False, _short(error.message))
     except TimeoutError:
         return Outcome(errand.id, False, f"no answer within {ERRAND_S:.0f} s")
     except smtplib.SMTPResponseException as error:
         said = error.smtp_error.decode(errors="replace") if isinstance(error.smtp_error, bytes) else error.smtp_error
-        return Outcome(errand.id, False, f"the mail server says {error.smtp_code}: {said[:_ANSWER_BYTES]}")
+        return Outcome(errand.id, False, _short(f"the mail server says {error.smtp_code}: {said}"))
     except (OSError, HTTPException, smtplib.SMTPException, ValueError) as error:
-        return Outcome(errand.id, False, f"{type(error).__name__}: {error}"[:_ANSWER_BYTES])
+        return Outcome(errand.id, False, _short(f"{type(error).__name__}: {error}"))
+
+
+def _short(text: str) -> str:
+    """What a receiver sent may be long, and may act on the terminal of whoever reads it."""
+    return printable(" ".join(text[: 2 * _ANSWER_BYTES].split()))[:_ANSWER_BYTES]
 
 
 def _post(errand: HttpErrand) -> Outcome:

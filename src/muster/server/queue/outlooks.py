@@ -10,6 +10,7 @@ from muster.server.database.records import RunRow
 from muster.server.queue.estimates import forecast_of, with_progress
 from muster.wire import states
 from muster.wire.runs import Between, Progress
+from muster.wire.serving.services import serves
 
 _HAS_NODES = (states.PREPARING, states.RUNNING)
 
@@ -36,7 +37,7 @@ def outlook(context: Context, row: RunRow, progress: Progress | None, now: float
     allocation = context.nodes.allocations.get((row.id, row.attempt))
     if row.status == states.PROVISIONING and allocation is not None:
         return Outlook(allocation.starts_at, told_at_first=first)
-    if row.status not in _HAS_NODES:
+    if row.status not in _HAS_NODES or serves(row.spec.get("command", "")):
         return Outlook(told_at_first=first)
     since = row.started_at or now
     elapsed_s = max(0.0, now - since)

@@ -7,6 +7,7 @@ from the database.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,13 +21,15 @@ from muster.control.scheduling.capacity import Capacity
 from muster.control.scheduling.explain import Explanations, head_reason
 from muster.control.scheduling.model import UNKNOWN, Decision, Gang, Need, Part, Rules, Running
 from muster.control.scheduling.outlook import wait_traits
-from muster.control.scheduling.queue import Queue
+from muster.control.scheduling.queue import Passed, Queue
 from muster.defaults import GRACE_CANCEL_S, PRIORITY_HEADSTART_S, PROGRESS_STEADY_S, START_MARGIN_S
 from muster.host import clock
 from muster.job.parts import Retry
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
+from muster.server.environments.builds import Builds
 from muster.server.queue.dependencies import Dependencies
+from muster.server.queue.environments import Environments
 from muster.server.queue.estimates import (
     Holder,
     Learned,
@@ -40,11 +43,13 @@ from muster.server.runs.record_files import Unrecorded
 from muster.wire import states
 from muster.wire.runs import Progress
 
+log = logging.getLogger("muster.server")
+
 _RUNS, _EVENTS = tables.runs, tables.events
 _WAITING = select(
     *_RUNS.c["id", "seq", "experiment", "submitted_by", "compute", "priority", "created_at", "num_nodes"],
     *_RUNS.c["ranks_per_node", "gpus_per_node", "timeout_s", "preemptible", "retry_at", "excluded_nodes"],
-    *_RUNS.c["spec", "forecast", "started_at"],
+    *_RUNS.c["spec", "forecast", "started_at", "environment", "python"],
 ).where(_RUNS.c.status == states.QUEUED)
 _SOME = _WAITING.where(_RUNS.c.id.in_(bindparam("ids", expanding=True)))
 _SPECS = select(_RUNS).where(_RUNS.c.id.in_(bindparam("ids", expanding=True)))
@@ -86,8 +91,10 @@ class Told:
 class RunQueue:
     """What waits, and what the last pass found out about it."""
 
-    def __init__(self) -> None:
+    def __init__(self, passed: Mapping[str, Passed] | None = None) -> None:
         self.queues: dict[str, Queue] = {}
+        self._passed = passed or {}
+        """Who was passed over before the queue was read anew."""
         self.explanations: Explanations | None = None
         """Replaced after each pass; other threads read it."""
         self.learned = Learned()
@@ -100,6 +107,7 @@ class RunQueue:
         self._holders: dict[str, Holder] = {}
         self._untold: set[str] = set()
         self.dependencies = Dependencies()
+        self.environments = Environments()
         self._seen: int | None = None
 
     def update(self, transaction: Transaction) -> list[str]:
@@ -114,9 +122,15 @@ class RunQueue:
             for run_id in ids:
                 self._put(run_id, rows.get(run_id))
         if transaction.execute(_COUNT).scalar() != len(self._gangs):
-            # Somebody changed a run without saying so: start over.
+            # Nothing changes a run without an event: a fault of the server's own, which must not cost a run its turn.
+            log.error("the queue did not match the database; it is read anew")
+            self._passed = self.all_passed()
             self._load(transaction)
         return ids
+
+    def all_passed(self) -> dict[str, Passed]:
+        """Who was passed over so far; callable from any thread."""
+        return {run_id: item for queue in list(self.queues.values()) for run_id, item in queue.all_passed.items()}
 
     @property
     def has_waiting(self) -> bool:
@@ -199,6 +213,8 @@ class RunQueue:
         """Keep why everybody waits, for those who ask."""
         reasons = {run_id: why for run_id, why in decision.passed_over.items() if why}
         making_room = {item.for_run: item.run_id for item in decision.preemptions}
+        for run_id, gone in making_room.items():
+            reasons[run_id] = f"{capacity.running[gone].title} makes room" if gone in capacity.running else ""
         for cluster, head in decision.heads.items():
             gone = making_room.get(head.gang.run_id, "")
             title = capacity.running[gone].title if gone in capacity.running else ""
@@ -226,18 +242,19 @@ class RunQueue:
         self.learned.load(transaction)
         self._gangs, self._told, self._untold = {}, {}, set()
         self._kinds, self._held, self._holders = {}, {}, {}
-        self.dependencies = Dependencies()
+        self.dependencies, self.environments = Dependencies(), Environments()
         by_cluster: dict[str, list[Gang]] = {}
         for row in transaction.execute(_WAITING):
             gang = self._gang(row)
             by_cluster.setdefault(gang.cluster, []).append(gang)
-        self.queues = {name: Queue(gangs) for name, gangs in by_cluster.items()}
+        self.queues = {name: Queue(gangs, self._passed) for name, gangs in by_cluster.items()}
         return []
 
     def _put(self, run_id: str, row: Any | None) -> None:
         old = self._gangs.pop(run_id, None)
         self._kinds.pop(run_id, None)
         self.dependencies.drop(run_id)
+        self.environments.drop(run_id)
         if old is not None:
             self.queues[old.cluster].remove(old)
         if row is not None:
@@ -247,6 +264,7 @@ class RunQueue:
     def _gang(self, row: Any) -> Gang:
         """A queued run; only its first wait is forecast."""
         self.dependencies.put(row)
+        self.environments.put(row)
         traits = self._kinds[row.id] = traits_of_run(row)
         gang = self._gangs[row.id] = gang_of(row, self.learned.length_of(row, traits))
         if row.forecast is not None and row.started_at is None:
@@ -263,6 +281,8 @@ class RunsState:
 
     queue: RunQueue = field(default_factory=RunQueue)
     """What waits, and why."""
+    builds: Builds = field(default_factory=Builds)
+    """Environments that nodes build for runs that wait."""
     retry: Retry = field(default_factory=Retry)
     """The workspace's defaults of `retry` in a job file."""
     reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(3))
@@ -283,8 +303,11 @@ class RunsState:
             del self.moved[next(iter(self.moved))]
 
     def start_over(self) -> None:
-        """Read the queue anew: what was remembered of a commit that failed is not true."""
-        self.queue = RunQueue()
+        """Read the queue anew: what was remembered of a commit that failed is not true.
+
+        How often somebody was passed over is kept: to forget that would be worse than to count one time too many.
+        """
+        self.queue = RunQueue(self.queue.all_passed())
 
 
 def gang_of(row: Any, length: Length) -> Gang:

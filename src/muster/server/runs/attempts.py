@@ -10,7 +10,7 @@ from sqlalchemy import select, update
 
 from muster.control.lifecycle import Finish, Go, Move, Stop, decide
 from muster.control.retry import Retry
-from muster.control.scheduling.model import Start
+from muster.control.scheduling.model import Node, Place, Start
 from muster.defaults import GRACE_CANCEL_S
 from muster.diagnosis.verdict import judge
 from muster.engines import base
@@ -35,6 +35,7 @@ from muster.wire.codec import from_json, to_json
 from muster.wire.environments import BuiltEnvironment
 from muster.wire.node.agents import (
     AttemptKey,
+    Delivered,
     Ended,
     Event,
     Exited,
@@ -69,6 +70,16 @@ def begin(context: Context, transaction: Transaction, start: Start, to_come: boo
         _plan(transaction, record, spec)
     _go_on(context, transaction, record)
     return [(node.cluster, node.node) for node in record.nodes]
+
+
+def refuse(context: Context, transaction: Transaction, run_id: str, node: Node, refusal: Refusal) -> None:
+    """An attempt that ends before it has begun: the environment of a queued run could not be built on a node."""
+    record = AttemptRecord.create(transaction, run_id, [Place(node, 0, ())])
+    now = clock.now()
+    refused = Refused(refusal.code, refusal.message, refusal.next, refusal.lines)
+    for data in (refused, Ended(now, "refused"), Delivered()):
+        _record(record, record.nodes[0], Event(run_id, record.attempt.number, now, data))
+    _go_on(context, transaction, record)
 
 
 def take_events(context: Context, transaction: Transaction, node: str, events: Sequence[Event]) -> None:

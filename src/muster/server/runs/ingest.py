@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from sqlalchemy import select, update
 from sqlalchemy.exc import DataError, IntegrityError, InterfaceError, ProgrammingError
 
-from muster.control.datawait import COMPUTE_METRIC, DATA_METRIC, advice
+from muster.control.datawait import MEASURES, WAITS, advice
 from muster.control.divergence import diverged, is_said
 from muster.errors import UserError
 from muster.server.context import Context
@@ -148,10 +148,12 @@ def _add_notice(transaction: Transaction, run_id: str, text: str, known: list[st
 
 def _advise_on_data_wait(transaction: Transaction, run_id: str, attempt: int, points: Sequence[MetricPoint]) -> None:
     """Say, once in each attempt, that a run waits for data more than it computes."""
-    if not any(point.name == DATA_METRIC for point in points):
+    logged_here = {point.name for point in points}
+    measure = next((pair for pair in MEASURES if pair[0] in logged_here), None)
+    if measure is None:
         return
     source = points[-1].source
-    data_s, compute_s = (_last(transaction, run_id, attempt, source, name) for name in (DATA_METRIC, COMPUTE_METRIC))
+    data_s, compute_s = (_last(transaction, run_id, attempt, source, name) for name in measure)
     if data_s is None or compute_s is None:
         return
     text = advice(data_s, compute_s)
@@ -160,6 +162,9 @@ def _advise_on_data_wait(transaction: Transaction, run_id: str, attempt: int, po
     if text and all(data.get("data_wait") != attempt for data in transaction.execute(notes).scalars()):
         note = Note("warning", f"{source.replace('_', ' ')} {text}", time.time(), attempt)
         add_event(transaction, run_id, note)
+        known = _notices(transaction, run_id)
+        if not any(WAITS in said for said in known):
+            _add_notice(transaction, run_id, note.text, known)
 
 
 def _last(transaction: Transaction, run_id: str, attempt: int, source: str, name: str) -> float | None:

@@ -77,12 +77,14 @@ async def list_runs(
     person: str | None = None,
     cluster: str | None = None,
     text: Annotated[str | None, Query(max_length=TEXT_MOST)] = None,
+    checks: bool = True,
 ) -> list[RunView]:
     """Runs, newest first; `tag` is NAME=VALUE or NAME, `since` a time in seconds of the epoch.
 
-    `text` holds words that each must stand in the run's id, names, experiment, person, description or tags.
+    `text` holds words that each must stand in the run's id, names, experiment, person, description or tags; without
+    `checks`, runs of `muster cluster check` are left out.
     """
-    wanted = RunFilter(experiment, status or (), since, tag or (), person, cluster, text)
+    wanted = RunFilter(experiment, status or (), since, tag or (), person, cluster, text, checks)
     return await context.database.read(lambda c: views.list_runs(context, c, page, wanted))
 
 

@@ -38,7 +38,7 @@ from muster.wire.stream import (
     decode_event,
 )
 
-_LONG = (states.PREPARING, states.FINALIZING)
+_LONG = (states.QUEUED, states.PREPARING, states.FINALIZING)
 _ROWS_PER_ROUND = 1000
 _ROUND_S = 0.02
 _PROGRESS_S = 0.5

@@ -145,14 +145,15 @@ def _isolated(
     context: Context, connection: Connection, spec: JobSpec, person: str | None, in_container: bool
 ) -> JobSpec:
     """The job with what keeps its ranks from others; refused where nothing does and something must."""
-    people, here = (
-        context.tokens.people,
-        context.nodes.engines.on_this_machine(find_cluster(connection, spec.compute).engine),
-    )
+    people, engines = context.tokens.people, context.nodes.engines
+    engine = find_cluster(connection, spec.compute).engine
+    here = engines.on_this_machine(engine)
     is_admin = person is None or people.role(person) == ADMIN
     needs_look = here and (spec.isolation or context.isolation or (people.is_shared and not is_admin))
     trouble = machine.trouble() if needs_look else ""
-    ground = Ground(spec.compute, people.is_shared, is_admin, in_container, here, trouble)
+    ground = Ground(
+        spec.compute, people.is_shared, is_admin, in_container, here, trouble, engines.takes_orders_from_ranks(engine)
+    )
     return spec.model_copy(update={"isolation": settle(spec.isolation, context.isolation, ground)})
 
 

@@ -32,6 +32,7 @@ from muster.wire.runs import (
     RunView,
     slowest,
 )
+from muster.wire.serving.services import serves
 from muster.wire.verdicts import Verdict
 
 _FILES = (
@@ -113,7 +114,8 @@ def reason(context: Context, row: RunRow, now: float | None = None) -> str:
     if context.disk.full and row.status not in states.TERMINAL:
         return context.disk.full
     if row.status == states.QUEUED:
-        return retries.waiting_reason(row, clock.now()) or outlooks.waiting(context, row).reason
+        later = retries.waiting_reason(row, clock.now())
+        return later or doing(context, row.id, now) or outlooks.waiting(context, row).reason
     if row.status == states.PROVISIONING:
         allocation = context.nodes.allocations.get((row.id, row.attempt))
         if allocation is not None and allocation.reason:
@@ -125,8 +127,8 @@ def reason(context: Context, row: RunRow, now: float | None = None) -> str:
 
 
 def moved_at(context: Context, row: RunRow) -> float | None:
-    """When a run that runs last printed or logged something, as far as this server knows."""
-    if row.status != states.RUNNING or row.started_at is None:
+    """When a run that runs last printed or logged something, as far as this server knows; None for what serves."""
+    if row.status != states.RUNNING or row.started_at is None or serves(row.spec["command"]):
         return None
     return context.runs.moved.get(row.id) or max(float(row.started_at), context.runs.since)
 

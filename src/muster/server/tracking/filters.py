@@ -12,6 +12,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.visitors import InternalTraversal
 
 from muster.server.database import tables
+from muster.wire import states
 
 _RUNS = tables.runs
 TEXT_MOST = 200
@@ -32,11 +33,15 @@ class RunFilter:
     cluster: str | None = None
     text: str | None = None
     """Words that each must stand somewhere in what people call the run."""
+    checks: bool = True
+    """Those of `muster cluster check` too."""
 
     def conditions(self) -> list[ColumnElement[bool]]:
         found: list[ColumnElement[bool]] = []
         if self.experiment:
             found.append(_RUNS.c.experiment == self.experiment)
+        if not self.checks:
+            found.append(_RUNS.c.experiment != states.CHECKS)
         if self.status:
             found.append(_RUNS.c.status.in_(self.status))
         if self.since is not None:

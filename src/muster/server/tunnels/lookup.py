@@ -67,7 +67,10 @@ def chosen_node(running: Running, wanted: NewTunnel) -> int:
                 f"`muster logs -f {run}` waits for it.",
                 code=NOT_STARTED_YET,
             )
-        raise errors.Conflict(f"run {run} is {running.status}: none of its ranks runs", "Runs can be entered alive.")
+        raise errors.Conflict(
+            f"run {run} is {running.status}: none of its ranks runs",
+            f"Only a running one can be entered; `muster logs {run}` has what it printed.",
+        )
     if wanted.node_rank is not None:
         if wanted.node_rank not in running.nodes:
             raise errors.NotFound(

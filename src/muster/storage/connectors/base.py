@@ -55,6 +55,7 @@ class SourceChanged(TransferError):
 
     def __init__(self, what: str) -> None:
         super().__init__("data_unavailable", f"{what} changed while it was being read")
+        self.what = what
 
 
 class AccessRefused(TransferError):
@@ -106,6 +107,34 @@ class Sink(Connector, Protocol):
 
     def move(self, name: str, new_name: str) -> None:
         """Give what is there another name, in the place of what bears it."""
+
+
+class Streaming(Protocol):
+    """A source whose server may know no parts of files."""
+
+    def has_ranges(self, entry: FileEntry) -> bool: ...
+
+    def whole(self, entry: FileEntry) -> Iterator[bytes]: ...
+
+
+def without_ranges(source: Source, entries: Iterable[FileEntry]) -> Streaming | None:
+    """The source, where its large files come whole or not at all; asked of the first of them."""
+    large = next((entry for entry in entries if entry.size > BLOCK_BYTES), None)
+    if large is None or not hasattr(source, "has_ranges"):
+        return None
+    streaming: Streaming = source  # type: ignore[assignment]
+    return None if streaming.has_ranges(large) else streaming
+
+
+def read_through(source: Source, entry: FileEntry) -> Iterator[bytes]:
+    """A file's bytes in order."""
+    if (streaming := without_ranges(source, [entry])) is not None:
+        yield from streaming.whole(entry)
+        return
+    for offset in range(0, entry.size, BLOCK_BYTES):
+        piece = bytearray(min(BLOCK_BYTES, entry.size - offset))
+        source.read(entry, offset, memoryview(piece))
+        yield bytes(piece)
 
 
 def files_at(source: Source) -> list[FileEntry]:

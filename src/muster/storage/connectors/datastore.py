@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -59,6 +61,8 @@ class Datastore:
         self._spec = spec
         self._connector = connector
         self._below = below
+        self.left_out: list[str] = []
+        """Links that lead out of what may be reached, found in listings."""
 
     def within(self, path: str) -> Datastore:
         """The same, for somebody who may reach only what lies at a path or below it, links followed."""
@@ -67,10 +71,25 @@ class Datastore:
     def entries(self, path: str) -> Iterator[FileEntry]:
         """Every file below a folder, by its path from there."""
         with _explained(self._spec):
-            for entry in self._connector.listing(self._inside(path) if path else ""):
+            inner = self._inside(path) if path else ""
+            for entry in self._connector.listing(inner):
+                if self._leads_out(joined(inner, entry.path)):
+                    self.left_out.append(entry.path)
                 # What a put has not finished is not there yet.
-                if UNFINISHED not in entry.path.rpartition("/")[2]:
+                elif UNFINISHED not in entry.path.rpartition("/")[2]:
                     yield entry
+
+    def _leads_out(self, inner: str) -> bool:
+        """Whether a listed file is a link to what must not be reached; folders behind links are not listed at all."""
+        root = self._root
+        if root is None or not os.path.islink(f"{root}/{inner}"):  # noqa: PTH114
+            return False
+        return not is_below(root / inner, root / self._below)
+
+    @property
+    def _root(self) -> Path | None:
+        """The folder, where that is one of this machine."""
+        return self._connector.root if isinstance(self._connector, Folder | StoreFolder | Filesystem) else None
 
     def entry(self, path: str) -> FileEntry | None:
         """One file, or None where there is none of that name."""
@@ -105,7 +124,7 @@ class Datastore:
     def _inside(self, path: str) -> str:
         """The path, if neither its words nor its links leave the datastore."""
         inner = safe_path(path)
-        root = self._connector.root if isinstance(self._connector, Folder | StoreFolder | Filesystem) else None
+        root = self._root
         if root is None:
             return inner
         if not is_below(root / inner, root):
@@ -314,6 +333,12 @@ def refusal_of(error: Exception, spec: StoreSpec) -> errors.MusterError:
         if code in ("ContainerNotFound", "ShareNotFound"):
             return errors.NotFound(f"{where} does not exist ({code})", "Make it first, or correct its name.")
         return errors.NotFound(f"{where} has no such file or folder ({code})", "Check the path.")
+    number = error.errno if isinstance(error, OSError) else None
+    if number == errno.EROFS:
+        hint = f"It can only be read: `muster datastore test {spec.name} --read-only` tries that."
+        return errors.AccessDenied(f"{where} lies on a disk that cannot be written to", hint)
+    if number in (errno.ENOSPC, errno.EDQUOT):
+        return errors.DiskFull(f"{where} is full", "Free some space there, or choose another datastore.")
     if isinstance(error, PermissionError) or status in (401, 403):
         hint = "Is it right, not expired, and wide enough? `muster datastore create --replace` sets it anew."
         return errors.AccessDenied(f"{where} refuses its credential ({code})", hint)
@@ -322,7 +347,9 @@ def refusal_of(error: Exception, spec: StoreSpec) -> errors.MusterError:
             f"{where} can only be read", f"`muster datastore test {spec.name} --read-only` tries it."
         )
     shown = without_secrets(str(error).splitlines()[0] if str(error) else "", to_json(spec.credential))
-    hint = f"`muster datastore test {spec.name}` tries it again."
+    hint = f"Check its address, options and credential: `muster datastore show {spec.name}`; --replace sets them anew."
+    if isinstance(error, TypeError):
+        hint = "Its filesystem does not know one of the keys given by --option or --secret-options: correct them."
     if "CERTIFICATE_VERIFY_FAILED" in shown or isinstance(error.__cause__, UntrustedCertificate):
         hint = "For an authority of your own set SSL_CERT_FILE and REQUESTS_CA_BUNDLE where the server starts."
     return errors.UserError(f"{where} failed: {code}: {shown[:300]}", hint, "storage")

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, unquote, urlsplit
 
 from muster.host.hashing import Measuring, measure_pieces
 from muster.storage.addresses import joined
 from muster.storage.connectors.base import PIECE_BYTES, SourceChanged, TransferError, check_unchanged
+from muster.storage.connectors.credentials import Keys
+from muster.storage.connectors.web import Web
 from muster.store.pieces import HashedPieces, pieces_of
-from muster.store.remote import Info, replacing, written_at
+from muster.store.remote import Info, check_size, is_local, move_file, replacing, written_at
 from muster.wire.codec import Json
 from muster.wire.data.access import FileEntry, file_etag
+
+_AT_ONCE = 16
+"""As many files are asked at once how large they are."""
 
 
 class Filesystem:
@@ -25,7 +32,8 @@ class Filesystem:
         self._root = root
         self.label = label or root
         self._listed: dict[str, str | None] = {}
-        self.root = Path(root) if _is_local(filesystem) else None
+        self._is_web = _speaks(filesystem, "http")
+        self.root = Path(root) if is_local(filesystem) else None
         """The folder, where that is one of this machine."""
 
     @classmethod
@@ -45,12 +53,23 @@ class Filesystem:
                 self._fs.ls(base, detail=False)
         except FileNotFoundError:
             return
-        for path, info in sorted(found.items()):
+        for path, info in self._sized(sorted(found.items())):
             inner = path.removeprefix(base).lstrip("/")
+            if self._is_web:
+                # Links of a page: what follows a question mark sorts it, and is no file.
+                inner = "" if urlsplit(path).query or urlsplit(path).fragment else unquote(inner)
             if inner and info.get("type") == "file":
-                entry = _entry(inner, info)
+                entry = self._entry(inner, info)
                 self._listed[joined(folder, inner)] = entry.etag
                 yield entry
+
+    def _sized(self, found: list[tuple[str, Info]]) -> Iterator[tuple[str, Info]]:
+        """With the sizes that a list lacks: a web server's page tells none, and each file is asked."""
+        unknown = [path for path, info in found if info.get("type") == "file" and info.get("size") is None]
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            asked = dict(zip(unknown, pool.map(self._fs.info, unknown), strict=True)) if unknown else {}
+        for path, info in found:
+            yield path, asked.get(path, info)
 
     def stat(self, path: str) -> FileEntry | None:
         full = self._path(path)
@@ -59,9 +78,11 @@ class Filesystem:
             info = self._fs.info(full)
         except FileNotFoundError:
             return None
-        entry = _entry("", info)
+        if info.get("type") != "file" or (self._is_web and _is_page(info)):
+            return None
+        entry = self._entry("", info, path)
         self._listed[path] = entry.etag
-        return entry if info.get("type") == "file" else None
+        return entry
 
     def read(self, entry: FileEntry, offset: int, view: memoryview) -> None:
         path = self._path(entry.path)
@@ -77,8 +98,17 @@ class Filesystem:
         if self._listed.get(entry.path, "") == entry.etag and offset + len(view) == entry.size:
             # No condition can be sent along, so the last part looks whether it is still the same.
             self._fs.invalidate_cache()
-            if _entry("", self._fs.info(path)).etag != entry.etag:
+            if version_of(self._fs.info(path)) != entry.etag:
                 raise SourceChanged(f"{self.label}: {entry.path}")
+
+    def has_ranges(self, entry: FileEntry) -> bool:
+        """Every filesystem reads parts of files but a web server that knows none."""
+        return not self._is_web or Web(self._path(entry.path), Keys()).has_ranges(FileEntry("", entry.size))
+
+    def whole(self, entry: FileEntry) -> Iterator[bytes]:
+        """All of a file from its beginning."""
+        with self._fs.open(self._path(entry.path), "rb", block_size=0) as file:
+            yield from pieces_of(file, None)
 
     def pieces(self, path: str, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
         with self._fs.open(self._path(path), "rb") as file:
@@ -93,6 +123,7 @@ class Filesystem:
             for piece in hashed:
                 file.write(piece)
             hashed.verify(path, sha256)
+        check_size(self._fs, target, hashed.size)
         return hashed.size
 
     def known(self, name: str) -> tuple[int, str | None] | None:
@@ -111,9 +142,10 @@ class Filesystem:
                 file.write(piece)
                 moved(len(piece))
         check_unchanged(path, measuring.sha256, sha256)
-        self._fs.invalidate_cache()
-        if int(self._fs.size(target)) != size:
-            raise TransferError("data_unavailable", f"{self.label}: {name}: what was stored is not what was sent")
+        try:
+            check_size(self._fs, target, size)
+        except OSError as error:
+            raise TransferError("data_unavailable", f"{self.label}: {name}: {error}") from error
 
     def check_writable(self, name: str) -> None:
         target = f"{self._path(name)}.{secrets.token_hex(4)}"
@@ -125,7 +157,7 @@ class Filesystem:
     def move(self, name: str, new_name: str) -> None:
         target = self._path(new_name)
         self._fs.makedirs(target.rpartition("/")[0], exist_ok=True)
-        self._fs.mv(self._path(name), target)
+        move_file(self._fs, self._path(name), target)
 
     def create(self) -> bool:
         """Make the root, such as a bucket; False where it is there already."""
@@ -139,21 +171,32 @@ class Filesystem:
             self._fs.rm_file(self._path(path))
 
     def _path(self, path: str) -> str:
-        return f"{self._root.rstrip('/')}/{path}" if path else str(self._root)
+        inner = quote(path) if self._is_web else path
+        return f"{self._root.rstrip('/')}/{inner}" if path else str(self._root)
+
+    def _entry(self, path: str, info: Info, named: str = "") -> FileEntry:
+        """One file as it was listed; what does not tell its size cannot be copied whole, and is refused."""
+        size = info.get("size")
+        if not isinstance(size, int):
+            what = joined(self.label, path or named)
+            raise TransferError("data_unavailable", f"{what}: its server does not tell how large it is", final=True)
+        return FileEntry(path, size, etag=version_of(info))
 
 
-def _is_local(filesystem: Any) -> bool:
+def _speaks(filesystem: Any, protocol: str) -> bool:
     protocols = filesystem.protocol
-    return "file" in ((protocols,) if isinstance(protocols, str) else protocols)
+    return protocol in ((protocols,) if isinstance(protocols, str) else protocols)
 
 
-def _entry(path: str, info: Info) -> FileEntry:
-    return FileEntry(path, _size(info), etag=version_of(info))
+def _is_page(info: Info) -> bool:
+    """Whether a web server shows a folder there: its address ends in a slash, where it was led to as well."""
+    path = urlsplit(str(info.get("url") or info.get("name"))).path
+    return not path or path.endswith("/")
 
 
 def version_of(info: Info) -> str:
     """What a filesystem calls this version of a file: its own mark, else its size and, where known, its time."""
-    for key in ("etag", "ETag", "md5Hash"):
+    for key in ("etag", "ETag", "md5Hash", "Last-Modified"):
         if info.get(key):
             return str(info[key]).strip('"')
     at = written_at(info)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.client import HTTPException, HTTPResponse
 from typing import Unpack
 
 from muster.errors import ServerUnavailable
@@ -36,6 +39,15 @@ class Http:
         if answer.status < 300 or answer.status in sent.get("allowed", ()):
             return answer
         raise _trouble(method, what, answer)
+
+    @contextmanager
+    def opened(self, target: str, what: str, headers: Mapping[str, str]) -> Iterator[HTTPResponse]:
+        """An answer that is read as it arrives; what breaks on the way may pass."""
+        try:
+            with self._client.opened(target, headers) as response:
+                yield response
+        except (ServerUnavailable, HTTPException, OSError) as error:
+            raise TransferError("data_unavailable", f"{what}: {error}", next=UNREACHABLE_NEXT) from error
 
 
 def refusal(answer: Answer) -> tuple[str, str]:

@@ -48,10 +48,15 @@ class Web:
     def stat(self, path: str) -> FileEntry | None:
         answer = self._call("HEAD", path, allowed=(404, 405, 501))
         if answer.status == 404:
-            raise TransferError("data_unavailable", f"{self._what(path)}: it is not there (404)")
+            where = "Check the address; case matters."
+            raise TransferError(
+                "data_unavailable", f"{self._what(path)}: it is not there (404)", final=True, next=where
+            )
         length = answer.headers.get("content-length")
         if answer.status >= 300 or length is None:
-            raise TransferError("data_unavailable", f"{self._what(path)}: its server does not tell how large it is")
+            raise TransferError(
+                "data_unavailable", f"{self._what(path)}: its server does not tell how large it is", True
+            )
         return FileEntry("", int(length), etag=_version(answer))
 
     def read(self, entry: FileEntry, offset: int, view: memoryview) -> None:
@@ -68,6 +73,23 @@ class Web:
             raise SourceChanged(self._what(entry.path))
         if "Range" in headers and answer.status != 206:
             raise TransferError("data_unavailable", f"{self._what(entry.path)}: its server sends no parts of files")
+
+    def has_ranges(self, entry: FileEntry) -> bool:
+        """Whether its server sends parts of files: one byte is asked for, and what comes instead is not read."""
+        with self._http.opened(
+            self._target(entry.path, "", ""), self._what(entry.path), {"Range": "bytes=0-0"}
+        ) as answer:
+            return answer.status != 200
+
+    def whole(self, entry: FileEntry) -> Iterator[bytes]:
+        """All of a file from its beginning, for servers that send no parts."""
+        with self._http.opened(self._target(entry.path, "", ""), self._what(entry.path), {}) as answer:
+            if answer.status != 200:
+                raise TransferError(
+                    "data_unavailable", f"{self._what(entry.path)}: the storage answered {answer.status}"
+                )
+            while piece := answer.read(PIECE_BYTES):
+                yield piece
 
     def prefetch(self, paths: list[str]) -> None:
         """Ask once for the tokens that many files need."""
@@ -101,6 +123,9 @@ class Web:
 
 class WritableWeb(Web):
     """What services have in common that can be written to: how a file is known, read in pieces and removed."""
+
+    def has_ranges(self, entry: FileEntry) -> bool:
+        return True
 
     def stat(self, path: str) -> FileEntry | None:
         answer = self._call("HEAD", path, allowed=(400, 404, 405))

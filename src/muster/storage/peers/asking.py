@@ -99,7 +99,10 @@ class Connections:
                     filled += got
                     if time.monotonic() - began > patience_s:
                         raise PeerTrouble(f"{offer.node} is too slow", too_slow=True)
-                response.read()
+                if response.read(1):
+                    # In pieces of its own it could go on for ever, whatever length it names.
+                    connection.close()
+                    raise PeerTrouble(f"{offer.node} sends more than the block")
         except ServerUnavailable as error:
             raise PeerTrouble(f"{offer.node}: {error.message}", unreachable=True) from error
         except (OSError, http.client.HTTPException) as error:

@@ -21,6 +21,7 @@ from typing import Any
 
 from muster.errors import AccessDenied
 from muster.host.children import Parent, ParentGone
+from muster.host.network import address_towards
 from muster.storage.grants import Grant, check, verify
 from muster.storage.peers.messages import Serve, Serving
 from muster.storage.peers.shelf import Missing, Shelves
@@ -32,6 +33,7 @@ log = logging.getLogger(__name__)
 _MOST_CONNECTIONS = 256
 _IDLE_S = 60.0
 _HANDSHAKE_S = 10.0
+_ROOM_S = 1.0
 _GRANTS_KEPT = 10_000
 _TARGET = re.compile(r"/blocks/([0-9a-f]{64})/([0-9]{1,7})")
 
@@ -62,13 +64,16 @@ class Server(socketserver.ThreadingTCPServer):
         self._tls = _tls(request.identity.certificate, request.identity.private_key)
         self._room = threading.BoundedSemaphore(_MOST_CONNECTIONS)
         self._verified: dict[str, Grant] = {}
+        self._unproven: dict[Any, socket.socket] = {}
+        """Connections that have shown no grant yet, the oldest first."""
         if ":" in request.address:
             self.address_family = socket.AF_INET6
         try:
             super().__init__((request.address, 0), _Handler)
         except OSError:
             # Others reach it by an address that is not its own, such as behind a translation of addresses.
-            super().__init__(("", 0), _Handler)
+            self.address_family = socket.AF_INET
+            super().__init__((address_towards(()), 0), _Handler)
 
     @property
     def port(self) -> int:
@@ -84,11 +89,26 @@ class Server(socketserver.ThreadingTCPServer):
             self._verified[token] = grant
         check(grant, store=self.node, path=name, scope=READ)
 
+    def trust(self, client_address: Any) -> None:
+        """Keep a connection that has shown a grant, whoever else comes."""
+        self._unproven.pop(client_address, None)
+
     def process_request(self, request: Any, client_address: Any) -> None:
         if not self._room.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
+            self._drop_oldest()
+            if not self._room.acquire(timeout=_ROOM_S):
+                self.shutdown_request(request)
+                return
+        self._unproven[client_address] = request
         super().process_request(request, client_address)
+
+    def _drop_oldest(self) -> None:
+        """Whoever dawdles over a handshake or a request must not keep out those who have a grant."""
+        address = next(iter(list(self._unproven)), None)
+        dropped = self._unproven.pop(address, None)
+        if dropped is not None:
+            with suppress(OSError):
+                socket.socket.shutdown(dropped, socket.SHUT_RDWR)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
@@ -97,10 +117,13 @@ class Server(socketserver.ThreadingTCPServer):
             with suppress(OSError):
                 secured = self._tls.wrap_socket(request, server_side=True)
                 secured.settimeout(_IDLE_S)
+                if client_address in self._unproven:
+                    self._unproven[client_address] = secured
                 super().process_request_thread(secured, client_address)
                 return
             self.shutdown_request(request)
         finally:
+            self._unproven.pop(client_address, None)
             self._room.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -121,6 +144,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         try:
             self.server.admit(self.headers.get(GRANT_HEADER, ""), target[1])
+            self.server.trust(self.client_address)
         except (AccessDenied, ValueError) as error:
             self._send(403, str(error).encode())
             return

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from muster.storage.connectors.base import BLOCK_BYTES, Source, TransferError
+from muster.storage.connectors.base import BLOCK_BYTES, Source, SourceChanged, Streaming, TransferError, without_ranges
 from muster.storage.staging.model import Progress, stored_path
 from muster.wire.codec import OMIT, from_json, to_json
 from muster.wire.data.access import FileEntry
@@ -103,10 +103,19 @@ class _Large:
         return offset, min(BLOCK_BYTES, self.entry.size - offset)
 
 
-_Task = FileEntry | tuple[_Large, int]
+@dataclass(frozen=True)
+class _Whole:
+    """A large file of a server that sends no parts: it comes in one piece, and from its beginning after a break."""
+
+    entry: FileEntry
+
+
+_Task = FileEntry | _Whole | tuple[_Large, int]
 
 
 def _size(task: _Task) -> int:
+    if isinstance(task, _Whole):
+        return 0
     return task.size if isinstance(task, FileEntry) else task[0].span(task[1])[1]
 
 
@@ -120,10 +129,13 @@ class _Work:
         self._progress = progress
         self._broken: list[BaseException] = []
         self._opened: list[_Large] = []
+        self._streaming: Streaming | None = None
         self.tasks: deque[_Task] = deque()
         self.hashes: dict[str, str] = {}
 
     def plan(self, entries: Iterable[FileEntry]) -> None:
+        entries = list(entries)
+        self._streaming = without_ranges(self._source, entries)
         for entry in entries:
             path = self._folder / stored_path(entry)
             known = self._journal.files.get(entry.path)
@@ -132,6 +144,8 @@ class _Work:
                 self._progress.add(entry.size, 1, resumed=True)
             elif entry.size <= BLOCK_BYTES:
                 self.tasks.append(entry)
+            elif self._streaming is not None:
+                self.tasks.append(_Whole(entry))
             else:
                 self._plan_large(entry, path)
 
@@ -179,6 +193,8 @@ class _Work:
                 view = memoryview(buffer)[:size]
                 if isinstance(task, FileEntry):
                     self._small(task, view)
+                elif isinstance(task, _Whole):
+                    self._whole(task.entry)
                 else:
                     self._block(*task, view)
         except BaseException as error:
@@ -201,6 +217,29 @@ class _Work:
             raise local_trouble(error, path) from error
         self.hashes[entry.path] = sha256
         self._progress.add(entry.size, 1)
+
+    def _whole(self, entry: FileEntry) -> None:
+        assert self._streaming is not None
+        path, digest, count = self._folder / stored_path(entry), hashlib.sha256(), 0
+        try:
+            path.unlink(missing_ok=True)
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o444)
+            try:
+                for piece in self._streaming.whole(entry):
+                    write_at(descriptor, memoryview(piece), count)
+                    digest.update(piece)
+                    count += len(piece)
+                    self._progress.add(len(piece))
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise local_trouble(error, path) from error
+        if count != entry.size:
+            raise SourceChanged(stored_path(entry))
+        compare(entry, digest.hexdigest())
+        self._journal.finished(entry.path, digest.hexdigest())
+        self.hashes[entry.path] = digest.hexdigest()
+        self._progress.add(0, 1)
 
     def _block(self, large: _Large, index: int, view: memoryview) -> None:
         offset, _ = large.span(index)
@@ -245,6 +284,7 @@ class Damaged(TransferError):
     def __init__(self, entry: FileEntry, sha256: str) -> None:
         text = f"{stored_path(entry)} arrived with the sha256 {sha256}, and {entry.sha256} was announced"
         super().__init__("data_unavailable", text)
+        self.what = stored_path(entry)
 
 
 def compare(entry: FileEntry, sha256: str) -> None:

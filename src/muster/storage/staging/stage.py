@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from muster.host.files import write_json
-from muster.storage.connectors.base import Source, SourceChanged, TransferError, files_at
+from muster.storage.connectors.base import Source, SourceChanged, TransferError, files_at, without_ranges
 from muster.storage.peers.blocks import Row, shelf_name
 from muster.storage.peers.fetching import Exchange, Gathering, Sharing, announce, worth_sharing
 from muster.storage.peers.shelf import JOURNAL, BlockJournal, Shelved, whole_hashes, write_record
@@ -74,6 +74,9 @@ def _ensure(
     progress: Progress,
     together: Together | None,
 ) -> tuple[Held, list[FileEntry]]:
+    if together is not None and without_ranges(source, entries) is not None:
+        # Blocks of such files cannot be shared out.
+        together = None
     key = listing_key(where, entries)
     shared = _Shared.of(where, key, entries, cache, together)
     if found := _cached(key, entries, cache, progress):

@@ -41,7 +41,7 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
-        raise ImportError("TorchLoader needs PyTorch; install it with `pip install 'muster-ml[torch]'`") from error
+        raise ImportError("TorchLoader needs PyTorch; install it with `pip install torch`") from error
 
 
 def __dir__() -> list[str]:

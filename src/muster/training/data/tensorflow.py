@@ -27,7 +27,7 @@ def tf_dataset(
     try:
         import tensorflow as tf
     except ModuleNotFoundError as error:
-        raise MissingExtra("tf_dataset needs TensorFlow", "Install it: pip install 'muster-ml[tensorflow]'") from error
+        raise MissingExtra("tf_dataset needs TensorFlow", "Install it: pip install tensorflow") from error
 
     def batches() -> Iterator[Any]:
         for batch in stream.plan().batches(0, decode):

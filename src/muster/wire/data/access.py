@@ -20,7 +20,7 @@ from dataclasses import field
 from typing import Final, Literal
 
 from muster.defaults import GRANT_MAX_S, GRANT_S
-from muster.wire.codec import Json
+from muster.wire.codec import OMIT, Json
 from muster.wire.message import wire
 
 GRANT_HEADER = "Muster-Grant"
@@ -61,6 +61,8 @@ class FileList:
     """The files of an input, an asset or a folder of a datastore."""
 
     files: tuple[FileEntry, ...]
+    left_out: tuple[str, ...] = field(default=(), metadata=OMIT)
+    """Links that lead out of the datastore: the first few."""
 
 
 @wire

@@ -20,6 +20,7 @@ from muster.wire.codec import OMIT, WireError, from_json, to_json
 from muster.wire.data.access import Access, HashedFile
 from muster.wire.environments import BuiltEnvironment
 from muster.wire.message import wire
+from muster.wire.node.builds import BuildOrder
 from muster.wire.node.containers import Container
 from muster.wire.node.devices import Devices
 from muster.wire.node.plan import Needs, NodePlan
@@ -58,6 +59,8 @@ class AgentConfig:
     """Stays when it has nothing to do; otherwise it ends after its last attempt is forgotten."""
     linger_s: float | None = None
     """How long it keeps its node for a server that is away once nothing runs there; None: as long as it takes."""
+    subnet: str | None = field(default=None, metadata=OMIT)
+    """From where ports of the node answer, such as `10.1.0.0/16`; None: from anywhere."""
 
 
 @wire
@@ -95,6 +98,8 @@ class Hello:
     holding: tuple[AttemptKey, ...] = ()
     setup_error: str | None = field(default=None, metadata=OMIT)
     setup_log: str | None = field(default=None, metadata=OMIT)
+    builds: bool = field(default=False, metadata=OMIT)
+    """It takes orders to build environments."""
 
 
 @wire
@@ -215,6 +220,7 @@ class Orders:
     """The agent is to end once its attempts have."""
     tunnels: tuple[TunnelOrder, ...] = field(default=(), metadata=OMIT)
     """Those that wait for this node."""
+    builds: tuple[BuildOrder, ...] = field(default=(), metadata=OMIT)
 
 
 # Events

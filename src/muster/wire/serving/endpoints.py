@@ -10,6 +10,7 @@ from typing import Literal
 from muster.wire.codec import OMIT
 from muster.wire.message import check_pattern, check_range, wire
 from muster.wire.runs import Submission
+from muster.wire.serving.canary import CanaryRules, CanaryView
 
 AuthMode = Literal["key", "aml_token", "aad_token"]
 AUTH_MODES: tuple[AuthMode, ...] = ("key", "aml_token", "aad_token")
@@ -42,6 +43,9 @@ def check_mirror(mirror: Mapping[str, int]) -> None:
         check_range("mirror_traffic", share, 0, _MOST_MIRRORED)
 
 
+_MOST_ASKED = 1 << 20
+
+
 @wire
 class NewEndpoint:
     """The body of `POST endpoints`."""
@@ -54,7 +58,7 @@ class NewEndpoint:
     compute: str | None = None
     """Where its front door runs; None: where its first deployment runs."""
     host: str | None = None
-    """The address that the front door listens on; None: loopback on this machine, any on another."""
+    """The address that the front door listens on; None: loopback on this machine, the node's own on another."""
     port: int = 0
     """0: one that is free, which the endpoint then keeps."""
 
@@ -71,8 +75,12 @@ class EndpointChanges:
     tags: Mapping[str, str | None] | None = field(default=None, metadata=OMIT)
     traffic: Mapping[str, int] | None = field(default=None, metadata=OMIT)
     mirror_traffic: Mapping[str, int] | None = field(default=None, metadata=OMIT)
+    canary: CanaryRules | None = field(default=None, metadata=OMIT)
+    """With `traffic`: a deployment that is watched, and gives its share back where it does worse than the others."""
 
     def __post_init__(self) -> None:
+        if self.canary is not None and not self.traffic:
+            raise ValueError("canary is given without traffic: say which share it gets")
         check_traffic(self.traffic or {})
         check_mirror(self.mirror_traffic or {})
 
@@ -150,8 +158,9 @@ class DeploymentView:
     revision: int
     """How often it was deployed."""
     run: str | None
-    """The run that serves it, or that is to."""
+    """The run that answers; where none does the one that is to."""
     model: str | None
+    """What that run serves."""
     instances: int
     max_instances: int
     ready: int
@@ -161,12 +170,26 @@ class DeploymentView:
     tags: Mapping[str, str] = field(default_factory=dict)
     why: str | None = None
     """What went wrong, in the words of the run's verdict."""
+    serving_revision: int | None = None
+    """The revision that answers; after an update that failed the one before it."""
+    newest_run: str | None = None
+    """The run of the newest revision."""
     created_at: float = 0.0
     updated_at: float = 0.0
     requests: ServingFigures | None = None
     """As the front door saw them."""
     replicas: ServingFigures | None = None
     """As the model saw them."""
+
+    @property
+    def has_come_up(self) -> bool:
+        """Whether the newest revision answers."""
+        return self.state == "serving" and self.serving_revision == self.revision
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the newest revision does not come up, whatever goes on to answer."""
+        return self.state in ("failed", "stopped") or (self.state == "serving" and not self.has_come_up)
 
 
 @wire
@@ -179,7 +202,8 @@ class EndpointView:
     """None until its front door has an address."""
     openapi_uri: str | None
     state: str
-    """`ready`, `starting`, or `empty` where it has no deployment."""
+    """`ready`; `starting` without a front door; `unavailable` where a deployment that has traffic has no replica;
+    `empty` where there is no deployment."""
     traffic: Mapping[str, int]
     mirror_traffic: Mapping[str, int]
     deployments: tuple[DeploymentView, ...]
@@ -192,6 +216,7 @@ class EndpointView:
     created_by: str | None
     created_at: float
     updated_at: float
+    canary: CanaryView | None = None
 
 
 @wire
@@ -210,6 +235,28 @@ class NewEndpointKey:
     """The body of `POST endpoints/NAME/keys`: which key is made anew; for tokens all that were handed out end."""
 
     kind: KeyKind = "primary"
+
+
+@wire
+class EndpointRequest:
+    """The body of `POST endpoints/NAME/invoke`: a request that the server passes on, with the endpoint's own key."""
+
+    body: str
+    deployment: str | None = None
+    """None: by the shares of the traffic."""
+
+    def __post_init__(self) -> None:
+        check_range("the length of body", len(self.body), 0, _MOST_ASKED)
+
+
+@wire
+class EndpointAnswer:
+    """What an endpoint answered."""
+
+    status: int
+    body: str
+    """As text; what is longer than a megabyte is cut."""
+    seconds: float
 
 
 # What runs of endpoints and the server tell each other
@@ -284,3 +331,5 @@ class RouteTable:
     keys: tuple[str, ...] = field(repr=False)
     token_key: str = field(repr=False)
     deployments: tuple[Route, ...] = ()
+    public: bool = False
+    """`host` was asked for: the front door answers there from outside of its cluster's subnet too."""

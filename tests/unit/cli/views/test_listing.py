@@ -17,6 +17,7 @@ from muster.cli.views.listing import (
     summary_columns,
     unknown_columns,
 )
+from muster.cli.views.metrics import figure
 from muster.cli.views.run import everything, summary
 from muster.errors import UserError
 from muster.wire.tracking import RunMetric, SummaryQuery
@@ -168,6 +169,36 @@ def test_a_run_is_shown_with_the_best_of_what_it_logged_more_than_once(run_view:
     lines = [line.split() for line in everything(view, PLAIN, now, 80, None, logged)]
     assert ["METRIC", "LAST", "BEST", "LEAST", "GREATEST", "POINTS"] in lines
     assert ["loss", "0.5", "0.25", "0.25", "2", "3"] in lines and ["once", "1"] in lines
+    assert lines.index(["nodes"]) < lines.index(["node/cpu_percent", "3%"]) < lines.index(["files"])
+
+
+def test_runs_in_an_order_are_shown_with_what_it_is_by(views: list[Any], now: float) -> None:
+    head, *lines = listing(views, PLAIN, now, 80, sort="-loss")
+    assert head.split()[:4] == ["RUN", "NAME", "STATUS", "LOSS"]
+    assert "0.75" in lines[-1].split() and all(len(line) <= 80 for line in lines)
+    assert "LOSS" not in listing(views, PLAIN, now, 80, ["run", "why"], sort="loss")[0]
+    assert listing(views, PLAIN, now, 80, sort="duration")[0] == listing(views, PLAIN, now, 80)[0]
+
+
+def test_a_training_that_diverged_says_so_in_the_list(run_view: View, now: float) -> None:
+    assert listing([run_view(metrics={"loss": "NaN"})], PLAIN, now)[1].endswith(
+        "the loss is NaN: the training diverged"
+    )
+    assert listing([run_view(metrics={"loss": 0.5})], PLAIN, now)[1].endswith("12s")
+
+
+def test_figures_have_the_unit_that_their_name_says() -> None:
+    known = {
+        "node/memory_used_bytes": (2829729792, "2.8 GB"),
+        "node/network_sent_bytes_per_s": (96838.2, "96.8 kB/s"),
+        "node/cpu_percent": (99.94, "99.94%"),
+        "loss": (0.00467212, "0.004672"),
+        "bytes": (2829729792, "2829729792"),
+        "peak_bytes": ("NaN", "NaN"),
+    }
+    assert {name: figure(name, value) for name, (value, _) in known.items()} == {
+        name: text for name, (_, text) in known.items()
+    }
 
 
 def test_columns_leave_before_a_line_wraps_and_the_last_one_is_cut_first() -> None:
@@ -183,3 +214,19 @@ def test_a_text_is_cut_behind_a_word_where_one_ends_nearby() -> None:
     assert cut("hello wide world", 12) == "hello wide…"
     assert cut("a verylongwordindeed", 12) == "a verylongw…"
     assert cut("short", 12) == "short"
+
+
+def test_names_of_others_neither_split_a_row_nor_act_on_the_terminal(run_view: View, now: float) -> None:
+    lines = listing([run_view(id="train-a2b3c4d5", name=None, display_name="evil\nTitle: x\x1b[31m")], PLAIN, now)
+    assert len(lines) == 2 and "\x1b" not in lines[1] and "evil\\nTitle" in lines[1]
+
+
+def test_the_settings_of_a_server_are_not_shown_as_its_command(run_view: View, now: float) -> None:
+    command = ["python", "-m", "muster.scoring.serve", '{"script": "score.py", "port": 5001}']
+    shown = "\n".join(everything(run_view(spec={"command": command}), PLAIN, now))
+    assert "muster.scoring.serve …" in shown and "5001" not in shown
+
+
+def test_the_summary_says_what_was_not_scored(run_view: View, now: float) -> None:
+    assert "2 items failed" in "\n".join(summary(run_view(metrics={"items": 7, "failed_items": 2}), PLAIN, now))
+    assert "items failed" not in "\n".join(summary(run_view(metrics={"items": 7, "failed_items": 0}), PLAIN, now))

@@ -122,6 +122,7 @@ def test_everything_keeps_attempts_apart(
     assert "SIGKILL" in text
     assert "resumed from a checkpoint" in text[two:]
     assert "  step_40  2.0 MB, attempt 1, 5.0s ago" in text
+    assert all(len(line) <= 50 for line in everything(view, PLAIN, now, 50) if "attempt 2: 1 of 3" in line)
 
 
 def test_a_run_that_waits_says_for_what(run_view: View, now: float) -> None:
@@ -161,3 +162,11 @@ def test_a_run_that_waited_says_how_good_its_forecast_was(run_view: View, now: f
     assert "after 5.0s (1.0s to 15s were expected, that held)" in lines
     missed = run_view(told_at_first={**told, "held": False})
     assert "that did not hold" in "\n".join(everything(missed, PLAIN, now))
+
+
+def test_a_service_is_not_said_to_end(run_view: View, now: float) -> None:
+    ends = {"status": "Running", "ends_between": {"low_at": now + 60, "high_at": now + 120}}
+    job = run_view(**ends, spec={"command": ["python", "train.py"]})
+    service = run_view(**ends, spec={"command": ["python", "-m", "muster.scoring.serve", "{}"]})
+    assert any(line.split()[:1] == ["ends"] for line in everything(job, PLAIN, now))
+    assert not any(line.split()[:1] == ["ends"] for line in everything(service, PLAIN, now))

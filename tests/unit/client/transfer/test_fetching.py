@@ -11,7 +11,7 @@ import pytest
 from muster.client.transfer.fetching import fetch_all
 from muster.client.transfer.local import PARTIAL, find
 from muster.client.transfer.plan import Copy
-from muster.errors import Conflict, NotFound
+from muster.errors import Conflict, JobError, NotFound
 from muster.host.locks import FileLock
 from muster.storage.connectors.base import BLOCK_BYTES, TransferError
 from muster.storage.connectors.files import Folder
@@ -110,3 +110,20 @@ def test_ignore_files_are_kept_to_and_named(tmp_path: Path) -> None:
 def test_what_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="no file or folder"):
         find(tmp_path / "nothing", use_ignore_files=True)
+
+
+class Lying(Folder):
+    """A datastore that lists names of its own choice."""
+
+    def read(self, entry: FileEntry, offset: int, view: memoryview) -> None:
+        view[:] = bytes(len(view))
+
+
+@pytest.mark.parametrize("name", ["../evil", "a/../../evil", "/tmp/evil", "a/./b", "a//b", "..", "a\0b"])
+def test_no_name_that_a_datastore_lists_leaves_the_target(tmp_path: Path, name: str) -> None:
+    (tmp_path / "source").mkdir()
+    copies = [Copy(FileEntry("good", 1), "good"), Copy(FileEntry(name, 4), name)]
+    with pytest.raises(JobError, match="outside"):
+        fetch_all(Lying(str(tmp_path / "source")), "source", copies, tmp_path / "in" / "target", lambda _: None)
+    assert not [path for path in tmp_path.rglob("*") if path.name == "evil"]
+    assert not Path("/tmp/evil").exists()

@@ -18,6 +18,7 @@ from muster.defaults import (
     GUEST_S,
     LATE_S,
     LATE_SHARE,
+    LENGTH_HANDICAP_MOST_S,
     PAUSE_WAITED_S,
     SHARE_HALF_LIFE_S,
 )
@@ -188,3 +189,28 @@ def test_work_with_checkpoints_is_paused_for_what_is_short_and_has_waited_long()
     assert not decide([long], found, Rules(preemption=True), late).preemptions
     low = gang("low", ranks=2, length=MINUTES, queued_at=7200.0, priority=LOW)
     assert not decide([low], found, Rules(preemption=True), late).preemptions
+
+
+def test_work_is_paused_for_what_is_short_behind_a_long_one_too():
+    nodes = cluster(2)
+    held = {"ranks": 2, "length": DAYS, "since": 0.0}
+    late = 7200.0 + PAUSE_WAITED_S
+    # Long ones count as queued up to six hours later, so it came that much earlier.
+    first = gang("first", nodes=2, ranks=2, length=DAYS, queued_at=7200.0 - LENGTH_HANDICAP_MOST_S)
+    short = gang("short", ranks=2, length=MINUTES, queued_at=7200.0, seq=2)
+    other = gang("other", ranks=2, length=MINUTES, queued_at=7200.0, seq=3)
+    young = gang("young", ranks=2, length=MINUTES, queued_at=late - 60.0, seq=4)
+    x, y = running("x", nodes[0], checkpoints=True, **held), running("y", nodes[1], **held)
+    queue = [first, short, other, young]
+    decision = decide(queue, capacity(nodes, x, y), Rules(preemption=True), late)
+    assert decision.heads["c"].gang.run_id == "first"
+    assert [(item.run_id, item.for_run) for item in decision.preemptions] == [("x", "short")], "one at a time"
+    # While one makes room, and where nobody allows it or nobody has waited long, nobody else has to go.
+    leaving = replace(x, stopping=True)
+    z = replace(y, checkpoints=True)
+    assert not decide(queue, capacity(nodes, leaving, z), Rules(preemption=True), late).preemptions
+    assert not decide(queue, capacity(nodes, x, y), Rules(preemption=False), late).preemptions
+    assert not decide([first, young], capacity(nodes, x, y), Rules(preemption=True), late).preemptions
+    # Once it has made room, the short one starts there.
+    after = decide(queue, capacity(nodes, y), Rules(preemption=True), late)
+    assert names(after)[0] == "short"

@@ -268,3 +268,17 @@ def test_a_record_of_an_older_version_is_read_and_one_that_makes_no_sense_is_bui
     assert found is not None and found.record.lock == ("six==1",) and found.record.recipe == Recipe("a", ("six",))
     mark.write_text('{"size": 7}')
     assert cache.find(key) is None and cache.entries() == [] and cache.sweep() == [key]
+
+
+def test_how_long_it_took_is_known_after_it_was_removed(tmp_path: Path) -> None:
+    cache = Cache(tmp_path)
+    for key, label, took_s in (("a", "mine", 84.0), ("b", Recipe().label, 5.0)):
+        with cache.building(key, lambda: None):
+            (cache.folder(key) / "bin").mkdir(parents=True)
+            (cache.folder(key) / "bin" / "python").touch()
+            cache.complete(key, BuildRecord(label, "3.11.7", (), 1, 0.0, took_s, Recipe(label)))
+    assert cache.took_s("other", "mine") == 84.0
+    # Everything without a name is called the same, and says nothing of the next.
+    assert cache.took_s("other", Recipe().label) is None and cache.took_s("b", Recipe().label) == 5.0
+    assert cache.remove("a")
+    assert cache.took_s("a", "mine") == 84.0 and cache.took_s("other", "mine") is None

@@ -117,3 +117,21 @@ def test_what_an_endpoint_cannot_have_is_refused_by_name(folder: Path, line: str
     with pytest.raises(JobError) as refused:
         read_endpoint_file(written(folder, f"{head}{line}\n"))
     assert named in refused.value.message
+
+
+def test_all_wrong_keys_are_told_at_once(folder: Path) -> None:
+    file = folder / "wrong.yml"
+    file.write_text(
+        "name: blue\nendpoint_name: digits\ninstance_cout: 2\n"
+        "code_configuration: {code: ., scoring_scrpt: score.py}\n"
+        "request_settings:\n  request_timeout: 3\n"
+    )
+    with pytest.raises(JobError) as told:
+        read_deployment_file(file)
+    lines = told.value.message.splitlines()
+    assert [line.partition(": ")[2] for line in lines] == [
+        "an online deployment has no key 'instance_cout'",
+        "an online deployment has no key 'code_configuration.scoring_scrpt'",
+        "an online deployment has no key 'request_settings.request_timeout'",
+    ]
+    assert "instance_count" in told.value.hint and "Keys of request_settings: request_timeout_ms" in told.value.hint

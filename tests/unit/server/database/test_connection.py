@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import insert, select, text
+from sqlalchemy import delete, insert, select, text
 
 from muster.errors import DiskFull, ProtocolMismatch, ServerUnavailable
 from muster.server.database import tables
@@ -69,8 +69,10 @@ def test_what_is_to_be_done_after_a_commit_is_done_only_then(database):
 
 
 def test_one_that_gives_up_waiting_leaves_the_writer_alive(database):
-    gate = threading.Event()
-    first = add(database, "first", lambda _: gate.wait(5))
+    entered, gate = threading.Event(), threading.Event()
+    first = add(database, "first", lambda _: (entered.set(), gate.wait(5)))
+    # The writer takes all that waits as one batch; what comes from here on is in the next.
+    assert entered.wait(5)
 
     async def give_up():
         begun = asyncio.create_task(database.write(lambda _: gate.wait(5)))
@@ -186,8 +188,15 @@ def test_an_older_database_is_migrated_with_what_it_holds(tmp_path):
         assert differences(migrated) == []
         row = migrated.read_now(lambda c: c.execute(select(tables.progress)).one())
         assert (row.run_id, row.rank, row.attempt, row.done, row.unit) == ("old", 0, 2, 7.0, "steps")
+        assert [migrated.submit(renumbered).result() for _ in range(2)] == [1, 2], "the number of a removed event"
     finally:
         migrated.close()
+
+
+def renumbered(transaction):
+    transaction.execute(delete(tables.events))
+    transaction.execute(insert(tables.events).values(run_id="r", at=1.0, kind="state", data={}))
+    return transaction.execute(select(tables.events.c.id)).scalar()
 
 
 def test_a_new_database_needs_no_alembic(tmp_path):

@@ -40,9 +40,18 @@ def test_people_are_not(method: str, path: str, headers: frozenset[bytes]) -> No
     assert not is_agents(method, path, headers)
 
 
+@pytest.mark.parametrize("path", ["serving", "serving/routes", "data"])
+def test_a_run_speaks_of_itself_there_with_its_own_token_alone(path: str) -> None:
+    assert is_agents("GET", f"/api/v1/runs/r1/{path}", NONE, of_run=True)
+    assert not is_agents("GET", f"/api/v1/runs/r1/{path}", NONE)
+    assert not is_agents("DELETE", f"/api/v1/runs/r1/{path}", NONE, of_run=True)
+    for other in ("/api/v1/runs/r1", "/api/v1/runs", f"/api/v1/runs/r1/{path}/x", f"/api/v1/runs/a/../b/{path}"):
+        assert not is_agents("GET", other, NONE, of_run=True)
+
+
 def test_the_owners_token_opens_nothing_there(server: Server) -> None:
     server.app = AgentsDoor(server.app)
-    for path in ("/runs", "/health", "/people", "/audit", "/openapi.json", "/agents/../runs"):
+    for path in ("/runs", "/health", "/people", "/audit", "/openapi.json", "/agents/../runs", "/runs/r1/serving"):
         status, answer = server.call("GET", path)
         assert (status, answer["error"]["code"]) == (404, "not_found"), path
     assert server.call("POST", "/agents/hello", {})[0] == 422

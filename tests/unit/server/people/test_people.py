@@ -360,3 +360,10 @@ def test_the_audit_log_comes_in_pages(server: Server, ada: Person) -> None:
         pages += [item["id"] for item in server.call("GET", path)[1]]
         path = server.link or ""
     assert pages == whole and len(whole) >= 5
+
+
+def test_an_endpoint_is_opened_to_other_networks_by_an_administrator_alone(server: Server, ada: Person) -> None:
+    body = {"name": "digits", "host": "0.0.0.0"}
+    assert ada.call("POST", "/endpoints", body)[0] == 403
+    assert ada.call("POST", "/endpoints", {"name": "inside"})[0] == 201
+    assert server.call("POST", "/endpoints", body)[0] == 201

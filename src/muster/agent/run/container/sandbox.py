@@ -57,7 +57,7 @@ def describe(attempt: Attempt, services: NodeServices, hostname: str) -> LaunchC
         machine.hand_over([*own_folders(paths), paths.launch], account)
         paths.root.chmod(0o700)
     shown = [Shown(item.source, item.target, item.writable) for item in attempt_mounts(prepared, paths)]
-    shown += _devices(bool(order.plan.gpus))
+    shown += devices(bool(order.plan.gpus))
     runtime, python = services.runtime.parent, machine.base_python()
     given = [services.environ.get(name, "") for name in _CERTIFICATES]
     read = [str(runtime), *_programs(prepared.python_bin), *machine.python_folders((prepared.python, python))]
@@ -113,8 +113,8 @@ def _programs(python_bin: str) -> list[str]:
     return [folder for folder in python_bin.split(":") if Path(folder).parent.name == "bin"]
 
 
-def _devices(gpus: bool) -> list[Shown]:
+def devices(gpus: bool, folder: Path = Path("/dev")) -> list[Shown]:
     """GPUs for a job that has some (CUDA_VISIBLE_DEVICES says which), and what RDMA needs."""
-    found = [path for name in _GPU_FILES for path in sorted(Path("/dev").glob(name))] if gpus else []
-    found += [Path("/dev/infiniband")] if Path("/dev/infiniband").exists() else []
+    found = [path for name in _GPU_FILES for path in sorted(folder.glob(name))] if gpus else []
+    found += [folder / "infiniband"] if (folder / "infiniband").exists() else []
     return [Shown(str(path), str(path), device=True) for path in found]

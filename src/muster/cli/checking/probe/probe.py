@@ -23,7 +23,7 @@ COUNT = 4096
 def main() -> None:
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     leader = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    own = listen(0)
+    own = listen(address_towards(leader), 0)
     members = lead(leader[1], size, own) if rank == 0 else join(leader, rank, own)
     began = time.perf_counter()
     total = reduce_around(rank, size, members, own)
@@ -38,7 +38,7 @@ def main() -> None:
 
 def lead(port: int, size: int, own: socket.socket) -> list[tuple[str, int]]:
     """Gather where everybody listens, and tell everybody."""
-    listener = listen(port)
+    listener = listen(own.getsockname()[0], port)
     members = {0: (os.environ["MASTER_ADDR"], own.getsockname()[1])}
     links = []
     while len(members) < size:
@@ -123,11 +123,20 @@ def sees(path: str) -> bool:
     return True
 
 
-def listen(port: int) -> socket.socket:
+def address_towards(leader: tuple[str, int]) -> str:
+    """Where the other nodes reach this one: on the leader itself that is its own address."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
+        # Nothing is sent: the kernel only chooses the way.
+        way.connect(leader)
+        return str(way.getsockname()[0])
+
+
+def listen(address: str, port: int) -> socket.socket:
+    """There and nowhere else."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.settimeout(PATIENCE_S)
-    listener.bind(("", port))
+    listener.bind((address, port))
     listener.listen(64)
     return listener
 

@@ -17,6 +17,7 @@ from muster.cli.options import Runs, option
 from muster.client.connect import connect
 from muster.client.inside.event_files import Mirror, cache_folder
 from muster.errors import MissingExtra, NotFound
+from muster.host.extras import install_command
 from muster.wire import states
 from muster.wire.runs import RunView
 
@@ -72,7 +73,7 @@ def tensorboard_command() -> list[str]:
         return [sys.executable, "-m", "tensorboard.main"]
     if program := shutil.which("tensorboard"):
         return [program]
-    raise MissingExtra("TensorBoard is not installed here", "pip install 'muster-ml[tensorboard]'")
+    raise MissingExtra("TensorBoard is not installed here", install_command("tensorboard"))
 
 
 def _link(folder: Path, views: list[RunView], mirror: Mirror) -> None:

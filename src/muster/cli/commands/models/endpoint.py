@@ -123,9 +123,9 @@ def deploy(
         print_json(view)
     elif no_wait:
         say(views.progress(deployment))
-    elif deployment.state == "serving":
+    elif deployment.has_come_up:
         say(_how_to_ask(view, deployment))
-    if deployment.state in ("failed", "stopped") and not no_wait:
+    if deployment.has_failed and not no_wait:
         raise typer.Exit(1)
 
 
@@ -210,15 +210,26 @@ def traffic(
     mirror: Annotated[
         list[str] | None, option("DEPLOYMENT=PERCENT", "Copies of so many requests; nobody gets its answers.")
     ] = None,
+    canary: Annotated[
+        str | None, option("DEPLOYMENT", "Watch it: its share goes back where it does worse than others.", "--canary")
+    ] = None,
+    max_errors: Annotated[
+        float, option("PERCENT", "So many more of its requests may fail.", "--max-errors", min=0, max=100)
+    ] = 2.0,
+    max_slower: Annotated[
+        float, option("TIMES", "So many times the others' p95 may its own be.", "--max-slower", min=1)
+    ] = 2.0,
     as_json: Json = False,
 ) -> None:
     """Share out an endpoint's requests between its deployments, or have one get copies of them.
 
     Deployments that are not named get nothing. A request that names one with the header azureml-model-deployment goes
-    there, whatever its share.
+    there, whatever its share. With --canary the workspace's server compares errors and times of the deployment with
+    those of the others, and gives the traffic back to them by itself.
 
     \b
     Examples:
+      muster endpoint traffic digits blue=90 green=10 --canary green
       muster endpoint traffic digits blue=90 green=10
       muster endpoint traffic digits blue=100
       muster endpoint traffic digits --mirror green=10
@@ -228,6 +239,9 @@ def traffic(
     changes = traffic_changes(
         _percents("DEPLOYMENT=PERCENT", shares) if shares else None,
         None if mirror is None else _percents("--mirror", mirror),
+        canary,
+        max_errors,
+        max_slower,
     )
     made = Endpoints(connect().calls).change(name, changes)
     if as_json:
@@ -235,7 +249,8 @@ def traffic(
         return
     given = ", ".join(f"{key} {value} %" for key, value in made.traffic.items()) or "nobody gets requests"
     copied = "".join(f"; {key} gets copies of {value} %" for key, value in made.mirror_traffic.items())
-    say(f"{name}: {given}{copied}")
+    watched = f"; {canary} is watched: `muster endpoint show {name}` says how it does" if canary else ""
+    say(f"{name}: {given}{copied}{watched}")
 
 
 def keys(
@@ -313,10 +328,10 @@ def _until_served(
     said = ""
     while True:
         text = views.progress(deployment)
-        if text != said and not quiet and deployment.state != "serving":
+        if text != said and not quiet and not deployment.has_come_up:
             say(text)
             said = text
-        if deployment.state in ("failed", "stopped") or (deployment.state == "serving" and view.state == "ready"):
+        if deployment.has_failed or (deployment.has_come_up and view.state != "starting"):
             return view, deployment
         time.sleep(_LOOK_S)
         view = endpoints.show(view.name)

@@ -15,14 +15,17 @@ from muster.cli.console import say
 from muster.cli.lazy import find
 from muster.cli.options import Json, argument, option
 from muster.cli.overrides import Overrides, parse_pairs, with_overrides
+from muster.client.api import Client
 from muster.client.connect import connect
 from muster.client.models import Models
-from muster.client.serving import SERVICE, ServeSettings, Serving, job_of, settings_json
+from muster.client.serving import LOOPBACK, SERVICE, ServeSettings, Serving, job_of, settings_json
+from muster.engines.registry import DEFAULT
 from muster.errors import JobError
 from muster.job.explain import make_spec
 from muster.job.jobfile import LoadedJob
 from muster.job.rules import is_address
 from muster.models.references import RunPath, parse
+from muster.wire.runs import RunView
 
 Target = Annotated[
     str, argument("SCRIPT|MODEL", "A script with init() and run(), or a model: NAME:VERSION, models:/…, a path.")
@@ -83,8 +86,18 @@ def serve(
     client, view = begin(loaded)
     if detach and not as_json:
         # Whoever follows the run reads it in a notice.
-        say(f"`muster forward {view.id} {SERVICE}` reaches it from here; `muster cancel {view.id}` ends it")
+        say(_where(client, view, given))
     raise typer.Exit(follow(client, view, detach=detach, quiet=False, as_json=as_json))
+
+
+def _where(client: Client, view: RunView, given: ServeSettings) -> str:
+    """How a run that answers is reached, and ended."""
+    ending = f"`muster cancel {view.id}` ends it"
+    here = view.compute == DEFAULT and client.address.url.startswith(("unix:", "http://127.0.0.1"))
+    if here or given.host not in LOOPBACK:
+        host = given.host if given.host not in ("0.0.0.0", "::") else "127.0.0.1" if here else "NODE"
+        return f"it answers on http://{host}:{given.port}/score once it is up; {ending}"
+    return f"`muster forward {view.id} {SERVICE}` reaches it from here; {ending}"
 
 
 def _serving(target: str, model: str | None, settings: ServeSettings, key_secret: str | None) -> Serving:

@@ -11,8 +11,8 @@ from typing import Annotated
 
 import typer
 
-from muster.cli.console import Paint, columns, print_lines, say
-from muster.cli.options import Json, complete_tags, option, print_json, switch
+from muster.cli.console import Paint, columns, notice, print_lines, say
+from muster.cli.options import Json, complete_orders, complete_tags, option, print_json, switch
 from muster.cli.text import parse_duration
 from muster.cli.views.listing import (
     in_order,
@@ -33,19 +33,26 @@ from muster.wire.tracking import SummaryQuery
 _ONE_BY_ONE = 200
 """Of more runs than these, all are read at once and sorted here."""
 
+_Sort = Annotated[
+    str | None,
+    option(
+        "[-]NAME",
+        "By a metric or a column, the least first; -NAME: the greatest first.",
+        autocompletion=complete_orders,
+    ),
+]
+
 
 def ps(
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many to list.")] = 20,
-    everything: Annotated[bool, switch("List all of them.", "--all", "-a")] = False,
+    everything: Annotated[bool, switch("List all of them, checks of clusters too.", "--all", "-a")] = False,
     status: Annotated[str | None, option("STATE", "Only runs in this state.")] = None,
     experiment: Annotated[str | None, option("NAME", "Only runs of this experiment.")] = None,
     tag: Annotated[
         list[str] | None, option("K=V|K", "Only runs with this tag; repeatable.", autocompletion=complete_tags)
     ] = None,
     since: Annotated[str | None, option("TIME", "Only runs submitted since: 1d, 12h, or 2026-01-31.")] = None,
-    sort: Annotated[
-        str | None, option("[-]NAME", "By a metric or a column, the least first; -NAME: the greatest first.")
-    ] = None,
+    sort: _Sort = None,
     shown: Annotated[
         str | None, option("A,B,…", "These columns: run, status, loss, tag.team, input.lr …", "--columns")
     ] = None,
@@ -75,21 +82,26 @@ def ps(
     now = time.time()
     views, total = _load(wanted, None if everything else limit, sort, now)
     if not as_json:
-        views = _with_summaries(views, names)
+        views = _with_summaries(views, names or [(sort or "").removeprefix("-")])
     if text := unknown_columns(names, views):
         raise UserError(f"--columns: {text}")
     if as_json:
         print_json(views)
     elif views:
-        _print(views, names, now, everything_known)
+        _print(views, names, now, everything_known, sort)
     if total > len(views):
         say(f"{total - len(views):,} more: `muster ps -n {min(total, max(100, 5 * limit))}`, or --all")
 
 
-def _print(views: Sequence[RunView], names: Sequence[str], now: float, everything_known: bool) -> None:
+def _print(
+    views: Sequence[RunView], names: Sequence[str], now: float, everything_known: bool, sort: str | None
+) -> None:
+    if sort and not names and (text := unknown_columns([sort.removeprefix("-")], views)):
+        notice(f"--sort: {text}")
+        sort = None
     room = None if everything_known else columns(sys.stdout)
     chosen = wide(views) if everything_known and not names else names
-    print_lines(listing(views, Paint.of(sys.stdout), now, room, chosen))
+    print_lines(listing(views, Paint.of(sys.stdout), now, room, chosen, sort))
 
 
 @dataclass(frozen=True)
@@ -112,7 +124,9 @@ def _load(wanted: _Wanted, most: int | None, sort: str | None, now: float) -> tu
     experiment, status, since, tags = wanted.experiment, wanted.status, wanted.since, wanted.tags
     order = server_order(sort) if sort and most is not None and most <= _ONE_BY_ONE else None
     if most is not None and (order is not None or not sort):
-        found, total = client.some_runs(1 if order else most, experiment, status, since=since, tags=tags)
+        found, total = client.some_runs(
+            1 if order else most, experiment, status, since=since, tags=tags, checks=bool(experiment)
+        )
     else:
         found = client.runs(None, experiment, status, since=since, tags=tags)
         total = len(found)

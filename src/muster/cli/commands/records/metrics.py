@@ -10,9 +10,10 @@ from difflib import get_close_matches
 from typing import Annotated
 
 from muster.cli.console import Paint, columns, print_lines, say
-from muster.cli.options import Json, Run, argument, option, print_json, switch
-from muster.cli.text import counted, moment, number
+from muster.cli.options import Json, Run, argument, complete_metrics, option, print_json, switch
+from muster.cli.text import counted, moment
 from muster.cli.views.columns import Column, fit
+from muster.cli.views.metrics import figure
 from muster.client.api import Client
 from muster.client.connect import connect_to_read
 from muster.client.history import MetricRecord, records
@@ -24,7 +25,10 @@ _SHOWN = 20
 
 def metrics(
     run: Run,
-    name: Annotated[str | None, argument("NAME", "A metric, for its history (default: a line for each).")] = None,
+    name: Annotated[
+        str | None,
+        argument("NAME", "A metric, for its history (default: a line for each).", autocompletion=complete_metrics),
+    ] = None,
     rank: Annotated[int | None, option("N", "Only what this rank logged.", min=0)] = None,
     attempt: Annotated[int | None, option("N", "Only what this attempt logged.", min=1)] = None,
     tail: Annotated[int | None, option("N", "Only the last N values.", "--tail", "-n", min=1)] = None,
@@ -86,9 +90,9 @@ def summary_lines(found: Sequence[MetricSummary], paint: Paint, room: int | None
             str(one.attempt),
             f"{one.count:,}",
             "-" if one.last_step is None else f"{one.last_step:g}",
-            number(one.last),
-            "-" if one.least is None else number(one.least),
-            "-" if one.greatest is None else number(one.greatest),
+            figure(one.name, one.last),
+            "-" if one.least is None else figure(one.name, one.least),
+            "-" if one.greatest is None else figure(one.name, one.greatest),
         ]
         for one in sorted(found, key=lambda one: (one.name.startswith("node/"), one.name, one.attempt, one.rank or 0))
     ]
@@ -115,7 +119,7 @@ def history_lines(found: Sequence[MetricRecord], paint: Paint, now: float, room:
             moment(record.time, now),
             "-" if record.rank is None else str(record.rank),
             str(record.attempt),
-            number(record.value),
+            figure(record.name, record.value),
         ]
         for record in found
     ]
@@ -127,7 +131,11 @@ def history_lines(found: Sequence[MetricRecord], paint: Paint, now: float, room:
 def _print_csv(found: Sequence[MetricRecord]) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(MetricRecord._fields)
-    writer.writerows(found)
+    # A step that was logged as 10 is 10, not 10.0.
+    writer.writerows(
+        record._replace(step=int(record.step)) if record.step is not None and record.step.is_integer() else record
+        for record in found
+    )
 
 
 def unknown_metric(client: Client, run_id: str, name: str) -> NotFound:

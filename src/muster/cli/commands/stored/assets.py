@@ -73,7 +73,7 @@ def remove_asset(storage: Storage, asset: str, yes: bool, ask: Callable[[str, bo
     ask(f"the data asset {name}:{version}" + (f", used by {used}," if used else ""), yes)
     storage.delete_asset(name, version)
     say(f"{name}:{version} is removed" + (f"; it was used by {used}" if used else ""))
-    say("what `muster data create` copied for it goes with the next `muster gc`; other files stay where they are")
+    say("what `muster data create` copied for it goes with `muster gc` once it is a day old; other files stay")
     return found
 
 

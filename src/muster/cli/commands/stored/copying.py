@@ -17,6 +17,7 @@ from muster.client.transfer.copying import Choices, Prepared, carry_out, prepare
 from muster.client.transfer.places import parse_place, stored
 from muster.errors import UserError
 from muster.wire.codec import Json as Value
+from muster.wire.text import printable
 
 Overwrite = Annotated[bool, switch("Replace files that differ.", "--overwrite")]
 NoIgnore = Annotated[bool, switch("Copy what .amlignore and .gitignore name, too.", "--no-ignore")]
@@ -65,7 +66,7 @@ def sync(
       muster data sync ./images azureml://datastores/workspaceblobstore/paths/photos
       muster data sync ./images azureml://datastores/workspaceblobstore/paths/photos --delete --dry-run
     """
-    prepared = _copy(source, target, Choices(True, not no_ignore, delete), dry_run, as_json)
+    prepared = _copy(source, target, Choices(True, not no_ignore, delete, folders=True), dry_run, as_json)
     if as_json:
         print_json(_report(prepared, dry_run))
 
@@ -124,8 +125,8 @@ def _copy(source: str, target: str, choices: Choices, dry_run: bool, quiet: bool
         if not dry_run:
             carry_out(prepared, storage, meter)
     _tell_left_out(prepared)
-    if dry_run and not quiet:
-        print_lines(_listed(prepared))
+    if dry_run and not quiet and (lines := list(_listed(prepared))):
+        print_lines(lines)
     if not quiet:
         say(_summary(prepared, dry_run))
     return prepared
@@ -165,14 +166,20 @@ def _tell_left_out(prepared: Prepared) -> None:
     if found.ignored:
         first = ", ".join(found.ignored[:3]) + (", …" if len(found.ignored) > 3 else "")
         notice(f"left out, named by an ignore file: {first} (--no-ignore copies it)")
-    if found.left_out:
-        notice(f"left out, neither a file nor a folder: {', '.join(found.left_out[:3])}")
+    for names, what in (
+        (found.left_out, "neither a file nor a folder"),
+        (found.outside, "links that lead out of the datastore"),
+        (found.empty, "empty folders, which storages do not know"),
+    ):
+        if names:
+            more = ", …" if len(names) > 3 else ""
+            notice(f"left out, {what}: {', '.join(map(printable, names[:3]))}{more}")
 
 
 def _listed(prepared: Prepared) -> Iterable[str]:
     plan = prepared.plan
-    lines = [f"copy    {size(copy.entry.size):>8}  {copy.name}" for copy in plan.copies]
-    lines += [f"remove  {'':>8}  {name}" for name in plan.removals]
+    lines = [f"copy    {size(copy.entry.size):>8}  {printable(copy.name)}" for copy in plan.copies]
+    lines += [f"remove  {'':>8}  {printable(name)}" for name in plan.removals]
     return [*lines[:SHOWN], *([f"… and {len(lines) - SHOWN:,} more (--json lists all)"] if len(lines) > SHOWN else [])]
 
 

@@ -9,16 +9,17 @@ from typing import Annotated
 import typer
 
 from muster.cli.commands.stored.assets import remove_asset
-from muster.cli.console import print_lines, say
+from muster.cli.console import notice, print_lines, say
 from muster.cli.options import Json, argument, option, print_json, print_result, seconds_of, switch
 from muster.cli.text import counted, moment, size, table
 from muster.client.connect import connect, connect_to_read
 from muster.client.storage import Storage
-from muster.client.transfer.copying import remove
+from muster.client.transfer.copying import find_stored, remove
 from muster.client.transfer.looking import Shown, changes, content, entries_of, level
 from muster.client.transfer.places import Place, parse_place, stored
 from muster.errors import NotFound, UserError
 from muster.wire.data.access import FileEntry
+from muster.wire.text import printable
 
 Address = Annotated[str, argument("ADDRESS", "azureml://datastores/NAME/paths/…, azureml:ASSET:VERSION, s3://…")]
 
@@ -35,9 +36,11 @@ def ls(
       muster data ls azureml://datastores/workspaceblobstore
       muster data ls azureml:digits@latest --recursive
     """
-    entries = entries_of(Storage(connect_to_read().calls), parse_place(address))
+    entries = _entries(address)
     found = [Shown(entry.path, entry.size) for entry in entries] if recursive else level(entries)
-    rows = [[size(item.size), f"{item.files:,}" if item.name.endswith("/") else "", item.name] for item in found]
+    rows = [
+        [size(item.size), f"{item.files:,}" if item.name.endswith("/") else "", printable(item.name)] for item in found
+    ]
     if found or as_json:
         print_result(found, table(["SIZE", "FILES", "NAME"], rows), as_json)
     if not found:
@@ -51,10 +54,11 @@ def du(address: Address, as_json: Json = False) -> None:
     Examples:
       muster data du azureml://datastores/workspaceblobstore
     """
-    entries = entries_of(Storage(connect_to_read().calls), parse_place(address))
+    entries = _entries(address)
     total = Shown("total", sum(entry.size for entry in entries), len(entries))
-    found = [*sorted(level(entries), key=lambda item: -item.size), total]
-    rows = [[size(item.size), f"{item.files:,}", item.name] for item in found]
+    folders = [item for item in level(entries) if item.name.endswith("/")]
+    found = [*sorted(folders, key=lambda item: -item.size), total]
+    rows = [[size(item.size), f"{item.files:,}", printable(item.name)] for item in found]
     print_result(found, table(["SIZE", "FILES", "NAME"], rows), as_json)
 
 
@@ -97,9 +101,10 @@ def rm(
             print_json({"asset": address, "uses": uses, "dry_run": dry_run})
         return
     place = stored(address, "rm")
-    found = storage.files(place.store, place.path)
+    place, seen = find_stored(storage, place)
+    found = seen.files
     if not found:
-        raise NotFound(f"{place}: there is no file or folder.", "Check the path; case matters.")
+        raise NotFound(f"{place}: there is no file.", "Check the name of the datastore.")
     is_file = not found[0].path
     if not is_file and not recursive:
         raise UserError(f"{place} is a folder with {counted(len(found), 'file')}.", "Remove it with --recursive.")
@@ -139,14 +144,22 @@ def watch(
                 print_json(change)
             else:
                 at = moment(time.time(), time.time())
-                print_lines([f"{at}  {change.what:<7}  {size(change.size):>8}  {change.path}"])
+                print_lines([f"{at}  {change.what:<7}  {size(change.size):>8}  {printable(change.path)}"])
         before = now
+
+
+def _entries(address: str) -> tuple[FileEntry, ...]:
+    """Every file at an address; links that lead out of a datastore are named."""
+    found = entries_of(Storage(connect_to_read().calls), parse_place(address))
+    if found.left_out:
+        notice(f"left out, links that lead out of the datastore: {', '.join(map(printable, found.left_out[:3]))}")
+    return found.files
 
 
 def _seen(storage: Storage, place: Place) -> dict[str, FileEntry]:
     """A place that is not there yet is one without files."""
     try:
-        return {entry.path: entry for entry in entries_of(storage, place)}
+        return {entry.path: entry for entry in entries_of(storage, place).files}
     except NotFound:
         if place.kind == "store":
             storage.datastore(place.store)

@@ -8,11 +8,11 @@ from typing import Annotated
 from muster.cli.console import say
 from muster.cli.options import Json, argument, print_json
 from muster.client.connect import connect
+from muster.client.importing.mlflow_address import open_store
 from muster.client.importing.mlflow_calls import MlflowCalls
 from muster.client.importing.mlflow_import import Importer
-from muster.client.importing.mlflow_stores import open_store
 
-Uri = Annotated[str, argument("URI", "An mlruns folder, or the address of an MLflow server.")]
+Uri = Annotated[str, argument("URI", "An mlruns folder, an mlflow.db, or the address of an MLflow server.")]
 
 
 def mlflow(uri: Uri, as_json: Json = False) -> None:

@@ -100,16 +100,15 @@ def main() -> None:
 
 
 def lead(size: int) -> Result:
-    listener = listen(int(os.environ["MASTER_PORT"]))
-    address = os.environ["MASTER_ADDR"]
-    own = listen(0)
+    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    here = address_towards((address, port))
+    listener, own = listen(here, port), listen(here, 0)
     members = {0: this_node(0, address, own)}
     lines: dict[int, Line] = {}
     while len(lines) < size - 1:
         try:
             line = Line(listener.accept()[0])
         except OSError:
-            port = os.environ["MASTER_PORT"]
             sys.exit(
                 f"only {len(lines) + 1} of {size} nodes reached {address} port {port} in {PATIENCE_S:g} s: "
                 "is the network between the nodes open?"
@@ -144,8 +143,9 @@ def follow(rank: int) -> None:
         line = Line(connect(*leader))
     except OSError as error:
         sys.exit(f"the first node is not reached at {leader[0]} port {leader[1]}: {error}")
-    own = listen(0)
-    line.send(this_node(rank, line.socket.getsockname()[0], own))
+    address = line.socket.getsockname()[0]
+    own = listen(address, 0)
+    line.send(this_node(rank, address, own))
     while True:
         order = Order(**line.receive())
         if order.target is not None:
@@ -268,11 +268,20 @@ class Line:
         return json.loads(text)
 
 
-def listen(port: int) -> socket.socket:
+def address_towards(leader: tuple[str, int]) -> str:
+    """Where the other nodes reach this one: on the leader itself that is its own address."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
+        # Nothing is sent: the kernel only chooses the way.
+        way.connect(leader)
+        return str(way.getsockname()[0])
+
+
+def listen(address: str, port: int) -> socket.socket:
+    """There and nowhere else."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.settimeout(PATIENCE_S)
-    listener.bind(("", port))
+    listener.bind((address, port))
     listener.listen(256)
     return listener
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster.diagnosis.rule import rule
+from muster.diagnosis.table.rule import rule
 
 LOADERS = (
     rule(
@@ -89,7 +89,36 @@ LOADERS = (
     ),
 )
 
+LIMITS = (
+    rule(
+        "too many processes",
+        "exception",
+        r"can't start new thread|fork: .{0,40}Resource temporarily unavailable|pthread_create failed|RLIMIT_NPROC",
+        "",
+        "A limit of processes and threads is reached (`ulimit -u`, or that of a container): start fewer workers, or "
+        "fewer threads (OMP_NUM_THREADS), or raise it.",
+    ),
+)
+
 ENVIRONMENT = (
+    rule(
+        "requirements in conflict",
+        "environment",
+        r"have conflicting dependencies|unsatisfiable\.?$|LibMambaUnsatisfiableError|UnsatisfiableError",
+        "",
+        "The packages that are asked for exclude each other: loosen one of the versions that the message names.",
+        "said",
+    ),
+    rule(
+        "package does not build",
+        "environment",
+        r"Failed building wheel for (?P<package>\S+)|Failed to build (?:installable wheels.{0,80}\()?(?P<other>[\w.-]+)"
+        r"|Could not build wheels for (?P<more>[\w.-]+)",
+        "",
+        "There is no ready build of `{package}{other}{more}` for this Python: choose a version that has one, or give "
+        "it its compiler and headers (CUDA's, for one that uses GPUs).",
+        "said",
+    ),
     rule(
         "circular import",
         "exception",
@@ -194,6 +223,84 @@ ENVIRONMENT = (
         "Node.js finds no `{module}`: `npm install` it into the code folder, or check its path.",
     ),
     rule(
+        "Julia package missing",
+        "environment",
+        r"Package (?P<module>[\w.]+) not found in current path",
+        "",
+        'Julia finds no package {module}: `Pkg.add("{module}")` in the project or image of the job.',
+        "said",
+    ),
+    rule(
+        "Ruby or Lua module missing",
+        "environment",
+        r"cannot load such file -- (?P<module>\S+)|: module '(?P<other>[^']{1,80})' not found:?$",
+        "",
+        "`{module}{other}` is not installed: install it (`gem install`, `luarocks install`) in the image of the job, "
+        "or check its path.",
+        "said",
+    ),
+    rule(
+        "package of another language missing",
+        "environment",
+        r"no required module provides package (?P<go>[^;\s]+)|no matching package named `(?P<rust>[^`]{1,80})`"
+        r"|'(?P<npm>[^']{1,80})' is not in this registry",
+        "",
+        "`{go}{rust}{npm}` is not found: check its spelling, and add it to the project.",
+        "said",
+    ),
+    rule(
+        "conda environment missing",
+        "environment",
+        r"(?:EnvironmentNameNotFound|EnvironmentLocationNotFound): .{0,60}?: ?(?P<name>\S+)",
+        "",
+        "conda knows no environment `{name}` on this node: check its name (`conda info --envs`), or give the job an "
+        "`environment`.",
+    ),
+    rule(
+        "module file missing",
+        "environment",
+        r"Unable to locate a modulefile for '(?P<name>[^']{1,80})'|following module\(s\) are unknown: ?(?P<other>\S*)",
+        "",
+        "`module load` finds no {name}{other} on this node: `module avail` lists what it has.",
+        "said",
+    ),
+    rule(
+        "container image",
+        "environment",
+        r"pull access denied for (?P<image>[^,\s]+)|manifest for (?P<other>\S+) not found|manifest unknown"
+        r"|could not select device driver",
+        "",
+        "The container does not start: check the name of the image {image}{other}, the login to its registry, and that "
+        "the node has NVIDIA's container toolkit where it asks for GPUs.",
+        "said",
+    ),
+    rule(
+        "Java too old",
+        "environment",
+        r"UnsupportedClassVersionError",
+        "",
+        "It was compiled for a newer Java: use a newer Java on the node, or compile with `--release`.",
+    ),
+    rule(
+        "protobuf's version",
+        "environment",
+        r"Descriptors cannot (?:not )?be created directly",
+        "",
+        'The generated code is older than protobuf: `pip: ["protobuf<4"]` in `environment`, or generate it again with '
+        "a newer protoc.",
+        "raised",
+    ),
+    rule(
+        "compiler missing",
+        "environment",
+        r"Failed to find C compiler|CUDA_HOME environment variable is not set|nvcc(?:'|\"|:)? (?:was )?not found"
+        r"|Ninja is required to load",
+        "",
+        "Something is compiled while the job runs, and the node lacks what that takes: use an image with a C compiler "
+        "(CC), ninja and CUDA's toolkit (CUDA_HOME).",
+        "raised",
+    ),
+    rule(
         "R package missing",
         "environment",
         r"there is no package called .(?P<module>[\w.]+)",
@@ -207,6 +314,16 @@ ENVIRONMENT = (
         "docker-daemon-absent",
         "The script starts containers itself, and no {engine}{other} daemon runs on the node: let Muster start the job "
         "in an image (`environment: {{image: …}}`), or use a node where one runs.",
+    ),
+    rule(
+        "launcher's program",
+        "launcher_missing",
+        r"execvp error on file (?P<program>\S+)|execve\(\): (?P<other>\S+): (?:No such file|Permission denied)"
+        r"|failed to run command .(?P<more>[^'’]{1,200}).: ",
+        "",
+        "There is no program `{program}{other}{more}` that can be started: check its spelling and its path, or use an "
+        "environment or image that has it.",
+        "said",
     ),
     rule(
         "mpirun's program",
@@ -240,7 +357,7 @@ DATA = (
         "data_unavailable",
         r"Errno (?:5|107|116|121)\b|Stale file handle|Transport endpoint is not connected"
         r"|^(?:FileNotFoundError|PermissionError|NotADirectoryError): .{0,500}/inputs/"
-        r"|azure\.core\.exceptions\.\w+|NoSuchBucket|NoSuchKey|AuthenticationFailed|DataLossError"
+        r"|azure\.core\.exceptions\.\w+|NoSuchBucket|NoSuchKey|AuthenticationFailed"
         r"|NOT_FOUND: .{0,300}; No such file",
         "single-missing-data",
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster.diagnosis.rule import rule
+from muster.diagnosis.table.rule import rule
 
 HAND_MADE_MEETING = "hand-made meeting"
 """Of ranks that find each other by what a script brings along; a process that is alone has nobody to meet."""
@@ -13,7 +13,10 @@ DEVICES = (
     rule(
         "GPU memory",
         "gpu_oom",
-        r"(?:CUDA|HIP) out of memory|torch\.(?:cuda\.)?OutOfMemoryError|CUDA_ERROR_OUT_OF_MEMORY"
+        r"(?:CUDA|HIP|XPU) out of memory|MPS backend out of memory|cupy\.cuda\.memory\.OutOfMemoryError"
+        r"|[Cc]uda (?:failure|error)\W{0,3}\d{0,3}\W{0,3}out of memory|cudaMalloc failed: out of memory"
+        r"|(?:cuda|hip)Error(?:MemoryAllocation|OutOfMemory)|No available memory for the cache blocks"
+        r"|torch\.(?:cuda\.)?OutOfMemoryError|CUDA_ERROR_OUT_OF_MEMORY"
         r"|CUDA error: out of memory"
         r"|CUBLAS_STATUS_ALLOC_FAILED|RESOURCE_EXHAUSTED: Out of memory|OOM when allocating tensor.{0,300}GPU",
         "gpu-memory gpu-jax-memory",
@@ -25,7 +28,8 @@ DEVICES = (
         r"NVRM: Xid|\bXid (?:error )?\d+|uncorrectable (?:NVLink|ECC) error|CUDA_ERROR_ECC_UNCORRECTABLE"
         r"|GPU has fallen off the bus|GPU is lost|CUDA error: (?:an illegal memory access|misaligned address"
         r"|unspecified launch failure|an illegal instruction|uncorrectable|hardware|the launch timed out"
-        r"|unknown error|device kernel image is invalid)|CUDA_ERROR_(?:ILLEGAL_ADDRESS|LAUNCH_FAILED|UNKNOWN)",
+        r"|unknown error|device kernel image is invalid)|CUDA_ERROR_(?:ILLEGAL_ADDRESS|LAUNCH_FAILED|UNKNOWN)"
+        r"|Memory access fault by GPU|(?:cuda|hip)ErrorIllegalAddress|[Cc]uda failure\W{0,3}\d{0,3}\W{0,3}an illegal",
         "gpu-illegal-address",
     ),
     rule(
@@ -36,6 +40,38 @@ DEVICES = (
         r"deserialize object on a CUDA"
         r"|ProcessGroupNCCL is only supported with GPUs|Distributed package doesn't have NCCL|Cuda is not available",
         "python-no-gpu gang-nccl-without-gpu torchrun-wrong-count",
+    ),
+    rule(
+        "build does not fit the GPU",
+        "environment",
+        r"no kernel image is available for execution|CUDA capability sm_\d+ is not compatible",
+        "",
+        "The build has no code for this node's GPU: install a build of torch (and of the extension that fails) for its "
+        "architecture, or use another GPU.",
+    ),
+    rule(
+        "driver too old",
+        "environment",
+        r"driver on your system is too old|Driver/library version mismatch|forward compatibility was attempted",
+        "",
+        "The node's NVIDIA driver does not fit the CUDA of this build: use a build of torch for an older CUDA, or a "
+        "node with a newer driver.",
+    ),
+    rule(
+        "GPU taken",
+        "exception",
+        r"device\(s\) is/are busy or unavailable|all CUDA-capable devices are busy",
+        "",
+        "Another process holds the GPU for itself alone (its compute mode is exclusive): look at `nvidia-smi` "
+        "on the node.",
+    ),
+    rule(
+        "no such GPU",
+        "exception",
+        r"invalid device ordinal|CUDA_ERROR_INVALID_DEVICE",
+        "",
+        "The process asks for a GPU that it does not have: choose it by LOCAL_RANK, or ask for as many GPUs as there "
+        "are processes on a node.",
     ),
     rule(
         "two ranks on one GPU",
@@ -71,7 +107,8 @@ MEMORY_AND_DISK = (
     rule(
         "disk full",
         "disk_full",
-        r"No space left on device|Errno 28\b|Errno 122\b|[Dd]isk quota exceeded|PytorchStreamWriter failed writing"
+        r"[Nn]o space left on device|database or disk is full|disk full\?\)|StorageFull"
+        r"|Errno 28\b|Errno 122\b|[Dd]isk quota exceeded|PytorchStreamWriter failed writing"
         r"|Wrote only \d+ of \d+ bytes|\d+ requested and \d+ written|file write failed"
         r"|unexpected pos \d+ vs \d+|ENOSPC|kein Speicherplatz"
         r"|Aucun espace "
@@ -98,6 +135,8 @@ MEMORY_AND_DISK = (
         "host_oom",
         r"^(?:\w+\.)*_?(?:Array)?MemoryError\b|Cannot allocate memory|std::bad_alloc"
         r"|DefaultCPUAllocator: (?:can't|not enough)|Unable to allocate .{1,60} for an array"
+        r"|ray\.exceptions\.OutOfMemoryError|node running low on memory"
+        r"|cannot allocate vector of size|\bOutOfMemoryError\(\)|runtime: out of memory"
         r"|OOM when allocating tensor|oom[-_]kill|Out of memory: Killed process|memory allocation of \d+ bytes failed",
         "python-memory python-array-memory python-tensor-memory cpp-bad-alloc gang-memory mpi-memory",
     ),
@@ -127,9 +166,18 @@ MEETING = (
         "MASTER_ADDR is not an address of this node: leave MASTER_ADDR and MASTER_PORT as Muster sets them.",
     ),
     rule(
+        "key of the store",
+        "collective",
+        r"(?:wait timeout after \d+ms|[Tt]imeout waiting for key), keys: "
+        r"(?!\S{0,120}(?://(?:cpu|cuda)//|store_based_barrier|worker_count|torchelastic|/rdzv|/init))(?P<key>\S+)",
+        "n-store-key-never-set wide-store",
+        victim=True,
+    ),
+    rule(
         "rendezvous",
         "rendezvous",
-        r"Rendezvous\w*Error|[Tt]imed out after \d+ seconds waiting for clients|(?<!\d)\d+/\d+ clients joined"
+        r"Timed out initializing process group|Rendezvous\w*Error"
+        r"|[Tt]imed out after \d+ seconds waiting for clients|(?<!\d)\d+/\d+ clients joined"
         r"|client socket has (?:failed to connect|timed out)|failed to connect/validate to host"
         r"|TCPStore.{0,80}timed out|DistStoreError|wait timeout after \d+ms|connectFullMesh failed"
         r"|Gloo connect\w* failed|Timed out waiting for .{1,80} to join|Barrier timed out.{0,200}register"

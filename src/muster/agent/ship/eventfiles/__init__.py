@@ -1,0 +1,1 @@
+"""Metrics that scripts write into files of other tools (TensorBoard, Weights & Biases), read while the job runs."""

@@ -1,0 +1,141 @@
+"""What one rank said and no other did: another value in the same words, or a line of its own."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from muster.diagnosis.launchers import Process
+
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_TIME = re.compile(r"\d{1,4}[-/:]\d\d[-/:]\d\d[\d.,:TZ+ ]{0,20}")
+_LIST = re.compile(r"[\[({]\d+(?:, ?\d+)+[\])}]")
+_UNUSUAL = re.compile(
+    r"(?i)\b(?:skip\w*|empty|no|not|without|over-?flow\w*|under-?flow\w*|nan|inf|retry\w*|missing|fall\w* ?back|early"
+    r"|ignor\w+|stop\w*|instead|drop\w*|bad|invalid|fail\w*|error|only|exhausted|nothing|done|finished|short|fewer|odd)\b"
+)
+_FIRST_LINES = 20
+_LAST_LINES = 40
+_FEW_LINES = 10
+_MANY = 64
+"""Of more ranks than these, fewer lines are compared: a verdict must not be late."""
+_ENOUGH = 4
+"""So many ranks have to count alike before a neighbour's number is taken for one."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A rank that differs from all the others."""
+
+    process: Process
+    line: str
+    """What it said."""
+    theirs: str
+    """What another one said; empty where its own line says it all."""
+
+
+_Row = tuple[str, tuple[str, ...]]
+"""A line as it was printed, and its numbers."""
+
+
+def value(processes: Sequence[Process]) -> Difference | None:
+    """The only rank that gives another value than all the rest in the same words."""
+    if len(processes) < 3:
+        return None
+    said = {process.rank.rank: _rows(process) for process in processes}
+    shapes = set.intersection(*(set(rows) for rows in said.values()))
+    by_rank = {process.rank.rank: process for process in processes}
+    for shape in sorted(shapes, key=list(next(iter(said.values()))).index):
+        rows = {number: found[shape] for number, found in said.items()}
+        for votes in _votes(rows):
+            if (odd := _alone(votes)) is not None:
+                other = next((rows[n][0] for n in rows if n != odd and _shown(rows[n][0]) != _shown(rows[odd][0])), "")
+                return Difference(by_rank[odd], _shown(rows[odd][0]), _shown(other))
+    return None
+
+
+def _votes(rows: Mapping[int, _Row]) -> Iterator[Mapping[int, object]]:
+    """What ranks may be expected to agree on: a value, that each belongs to its own group, who its neighbours are."""
+    groups = {rank: _NUMBER.findall(match[0]) for rank, (line, _) in rows.items() if (match := _LIST.search(line))}
+    if len(groups) == len(rows):
+        yield {rank: str(rank) in members for rank, members in groups.items()}
+    width = min(len(numbers) for _, numbers in rows.values())
+    columns = [{rank: numbers[column] for rank, (_, numbers) in rows.items()} for column in range(width)]
+    # A column that only counts the ranks says nothing.
+    columns = [column for column in columns if any(value != str(rank) for rank, value in column.items())]
+    yield from columns
+    if len(rows) >= _ENOUGH:
+        for column in columns:
+            if all(value.isdigit() for value in column.values()):
+                numbers = {rank: int(value) for rank, value in column.items()}
+                yield {rank: (number - rank) % len(rows) for rank, number in numbers.items()}
+                yield _intruders(numbers)
+
+
+def _intruders(partners: Mapping[int, int]) -> Mapping[int, object]:
+    """Of ranks that name partners: whether one names a rank that is another's partner already."""
+    paired = {rank for rank, other in partners.items() if partners.get(other) == rank and other != rank}
+    return {rank: rank not in paired and other in paired for rank, other in partners.items()}
+
+
+def _shown(line: str) -> str:
+    return line.strip()[:200]
+
+
+def _alone(votes: Mapping[int, object]) -> int | None:
+    """The only one that differs from all the others, which agree."""
+    counted = Counter(votes.values())
+    if len(counted) != 2 or min(counted.values()) != 1 or max(counted.values()) < 2:
+        return None
+    single = min(counted, key=lambda found: counted[found])
+    return next(rank for rank, found in votes.items() if found == single)
+
+
+def _rows(process: Process) -> dict[str, _Row]:
+    """The first words of a process by their shape."""
+    log = process.log
+    end = log.raised[0].begin if log.raised else len(log.lines)
+    found: dict[str, _Row] = {}
+    for line in log.words_between(0, end)[:_FIRST_LINES]:
+        bare = _TIME.sub("", line[:300])
+        found.setdefault(_NUMBER.sub("#", bare), (line, tuple(_NUMBER.findall(bare))))
+    return found
+
+
+def branch(processes: Sequence[Process]) -> tuple[Process, str] | None:
+    """The only rank with a line of a kind that no other printed, and that line: it went another way."""
+    own = {rank: lines for rank, lines in own_lines(processes).items() if lines}
+    if len(own) != 1:
+        return None
+    number, lines = next(iter(own.items()))
+    telling = [line for line in lines if _UNUSUAL.search(line)]
+    if number == 0 and not telling:
+        # The first rank often speaks for all.
+        return None
+    process = next(process for process in processes if process.rank.rank == number)
+    return process, (telling or lines)[-1].strip()[:200]
+
+
+def own_lines(processes: Sequence[Process]) -> dict[int, list[str]]:
+    """By rank, the last lines of kinds that no other rank printed."""
+    most = _LAST_LINES if len(processes) <= _MANY else _FEW_LINES
+    words = {process.rank.rank: _before_its_end(process, most) for process in processes}
+    shapes = {number: [_shape(line) for line in lines] for number, lines in words.items()}
+    said_by = Counter(shape for found in shapes.values() for shape in set(found))
+    return {
+        number: [line for line, shape in zip(lines, shapes[number], strict=True) if said_by[shape] == 1]
+        for number, lines in words.items()
+    }
+
+
+def _before_its_end(process: Process, most: int) -> list[str]:
+    """The last words before the exception with which it ended, if it did."""
+    log = process.log
+    end = log.raised[-1].begin if log.raised else len(log.lines)
+    return log.words_between(max(0, end - most), end)
+
+
+def _shape(line: str) -> str:
+    return _NUMBER.sub("#", _TIME.sub("", line[:300]))

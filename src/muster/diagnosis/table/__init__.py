@@ -1,0 +1,1 @@
+"""The rules as rows of a table, by what they are about. Pure."""

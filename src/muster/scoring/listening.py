@@ -1,0 +1,154 @@
+"""Connections of those who ask: bounded in what they send before they ask, and in how slowly they take the answer."""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import resource
+import socket
+from typing import Any, Dict, Type
+
+HEADER_BYTES = 64 << 10
+HEADER_S = 20.0
+MOST_UNFINISHED = 256
+"""Connections that wait for the end of a request's headers; beyond that the oldest goes."""
+TAKE_S = 120.0
+"""How long a client may leave what it was sent where it is."""
+_OTHER_FILES = 128
+_LEAST_CONNECTIONS = 64
+_BACKLOG = 2048
+_LOCK_FILTER = 44
+_NOBODY = "198.51.100.1"
+"""The way to it is the way to everywhere."""
+
+
+def listener_on(host: str, port: int = 0) -> socket.socket:
+    """A socket that waits for connections, whoever takes them; never on more addresses than the one that is asked for.
+
+    A node whose address is not its own, because addresses are translated on the way, listens where it leads out.
+    """
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        if error.errno != errno.EADDRNOTAVAIL:
+            listener.close()
+            raise
+        listener.bind((_outward(), port))
+    listener.listen(_BACKLOG)
+    return listener
+
+
+def keep_open_to_all(listener: socket.socket) -> None:
+    """Have the agent not close a port to those outside of the cluster's subnet: it is theirs to reach."""
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, _LOCK_FILTER, 1)
+    except OSError:
+        pass  # a system without filters: nobody closes it
+
+
+def most_connections() -> int:
+    """As many as there are files to be opened, less what the process opens itself; others are asked to come again."""
+    return max(_LEAST_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _OTHER_FILES)
+
+
+def bounded() -> Type[Any]:
+    """The class that speaks HTTP, for uvicorn: its own, with bounds. The faster parser where there is one."""
+    try:
+        base = importlib.import_module("uvicorn.protocols.http.httptools_impl").HttpToolsProtocol
+    except ImportError:
+        return _with_h11()
+
+    class BoundedHttp(_Bounds, base):  # type: ignore[misc, valid-type]
+        def on_message_begin(self) -> None:
+            super().on_message_begin()
+            if self._deadline is None:
+                self._await_headers()
+
+        def on_headers_complete(self) -> None:
+            self._settle()
+            super().on_headers_complete()
+
+    return BoundedHttp
+
+
+def _with_h11() -> Type[Any]:
+    base = importlib.import_module("uvicorn.protocols.http.h11_impl").H11Protocol
+    idle = importlib.import_module("h11").IDLE
+
+    class BoundedHttp(_Bounds, base):  # type: ignore[misc, valid-type]
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            # It counts the bytes of unfinished headers itself.
+            if self.conn.their_state is not idle:
+                self._settle()
+            elif self._deadline is None and self.conn.trailing_data[0]:
+                self._await_headers()
+
+    return BoundedHttp
+
+
+class _Bounds:
+    """What both parsers have: a time for the headers, a number of those who dawdle, a time to take the answer."""
+
+    _unfinished: "Dict[_Bounds, None]" = {}
+    _deadline: Any = None
+    _taking: Any = None
+    _header_bytes = 0
+    transport: Any
+    loop: Any
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)  # type: ignore[misc]
+        self._await_headers()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)  # type: ignore[misc]
+        if self._deadline is not None:
+            self._header_bytes += len(data)
+            if self._header_bytes > HEADER_BYTES:
+                self._drop()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()  # type: ignore[misc]
+        self._taking = self.loop.call_later(TAKE_S, self._drop)
+
+    def resume_writing(self) -> None:
+        self._end_taking()
+        super().resume_writing()  # type: ignore[misc]
+
+    def connection_lost(self, exc: Any) -> None:
+        self._settle()
+        self._end_taking()
+        super().connection_lost(exc)  # type: ignore[misc]
+
+    def _await_headers(self) -> None:
+        self._header_bytes = 0
+        self._deadline = self.loop.call_later(HEADER_S, self._drop)
+        self._unfinished[self] = None
+        if len(self._unfinished) > MOST_UNFINISHED:
+            next(iter(self._unfinished))._drop()
+
+    def _settle(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+        self._unfinished.pop(self, None)
+
+    def _end_taking(self) -> None:
+        if self._taking is not None:
+            self._taking.cancel()
+            self._taking = None
+
+    def _drop(self) -> None:
+        self._settle()
+        self._end_taking()
+        self.transport.abort()
+
+
+def _outward() -> str:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        # Nothing is sent: the kernel only chooses the way.
+        probe.connect((_NOBODY, 443))
+        return str(probe.getsockname()[0])

@@ -1,0 +1,72 @@
+"""Environments that nodes build for queued runs: asked for, or there. In memory: they can be asked for again."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from muster.control.scheduling.builds import BuildPlan, Place
+from muster.control.scheduling.model import Node
+from muster.server.environments.wheels import Claims
+from muster.wire.node.builds import BuildOrder
+from muster.wire.node.recipes import Recipe
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A build that a node was asked for."""
+
+    cluster: str
+    node: Node
+    order: BuildOrder
+
+
+class Builds:
+    """Changed by the one thread that writes; others read what is replaced, never changed."""
+
+    def __init__(self) -> None:
+        self.ready: frozenset[Place] = frozenset()
+        """What is known to lie on a host, unless somebody has removed it since."""
+        self._asked: Mapping[Place, Asked] = {}
+        self.claims = Claims()
+        """Who compiles which wheel."""
+
+    def take(
+        self, plan: BuildPlan, clusters: Mapping[str, str], recipes: Mapping[str, tuple[Recipe, str | None]]
+    ) -> set[str]:
+        """Ask for what is planned, and for nothing else; returns the nodes whose orders change."""
+        asked: dict[Place, Asked] = {}
+        for place, node in plan.asked.items():
+            runs = plan.waiting[place]
+            before = self._asked.get(place)
+            # Whoever has begun goes on, where the node still takes gangs.
+            if before is not None and clusters.get(before.node.name) == before.cluster:
+                asked[place] = replace(before, order=replace(before.order, runs=runs))
+                continue
+            recipe, python = recipes[place[0]]
+            order = BuildOrder(secrets.token_hex(8), place[0], recipe, runs, python)
+            asked[place] = Asked(clusters[node.name], node, order)
+        before_now, self._asked = self._asked, asked
+        changed = {place for place in before_now.keys() | asked.keys() if before_now.get(place) != asked.get(place)}
+        return {item.node.name for known in (before_now, asked) for place in changed if (item := known.get(place))}
+
+    def orders(self, node: str) -> tuple[BuildOrder, ...]:
+        """What a node is to build now; callable from any thread, like the next."""
+        return tuple(item.order for item in self._asked.values() if item.node.name == node)
+
+    def nodes(self) -> set[tuple[str, str]]:
+        """The nodes that build, with their clusters."""
+        return {(item.cluster, item.node.name) for item in self._asked.values()}
+
+    def settle(self, node: str, order: str, is_there: bool) -> Asked | None:
+        """A node has built what it was asked for, or could not; None where nobody waits for it any more."""
+        found = [place for place, item in self._asked.items() if (item.node.name, item.order.id) == (node, order)]
+        if not found:
+            return None
+        (place,) = found
+        asked = self._asked[place]
+        self._asked = {other: item for other, item in self._asked.items() if other != place}
+        if is_there:
+            self.ready = self.ready | {place}
+        return asked

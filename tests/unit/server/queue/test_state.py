@@ -1,0 +1,111 @@
+"""The queue in memory against the database: nothing is lost between two passes, and loops do not end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+from sqlalchemy import update
+from tests.unit.server.conftest import Server
+
+from muster.server import loops
+from muster.server.context import Context
+from muster.server.database import tables
+from muster.server.runs import changes, submission
+from muster.wire.runs import Submission
+
+
+@pytest.fixture
+def closed(server: Server) -> Server:
+    """A server whose cluster starts nothing."""
+    stopped = update(tables.clusters).values(state="stopped")
+    server.write(lambda transaction: transaction.execute(stopped))
+    return server
+
+
+def submit(server: Server, key: str, **parts: Any) -> str:
+    spec = {"command": "true", "compute": "two", **parts}
+    return server.write(lambda t: submission.accept(server.context, t, Submission(key, spec)))
+
+
+def cancel(server: Server, run_id: str) -> None:
+    server.write(lambda t: changes.cancel(server.context, t, [run_id], True, "ann"))
+
+
+def forget(server: Server, run_id: str) -> None:
+    server.write(lambda t: changes.forget(t, run_id))
+
+
+def make_pass(server: Server) -> set[str]:
+    """One pass; returns who waits afterwards."""
+    server.write(lambda t: loops.schedule_pass(server.context, t))
+    return {gang.run_id for queue in server.context.runs.queue.queues.values() for gang in queue}
+
+
+def test_a_run_that_comes_as_another_is_removed_is_not_missed(closed: Server) -> None:
+    """A removed run's events were the last; the next ones must not get their numbers, which the queue has seen."""
+    first, second = submit(closed, "1"), submit(closed, "2")
+    assert make_pass(closed) == {first, second}
+    cancel(closed, second)
+    make_pass(closed)
+    forget(closed, second)
+    cancel(closed, first)
+    third = submit(closed, "3")
+    assert make_pass(closed) == {third}
+
+
+def test_a_run_that_waits_for_another_hears_of_its_end_though_one_was_removed(closed: Server) -> None:
+    first = submit(closed, "1")
+    after = submit(closed, "2", after=[f"{first}:ended"])
+    removed = submit(closed, "3")
+    cancel(closed, removed)
+    make_pass(closed)
+    assert after in closed.context.runs.queue.dependencies.held
+    forget(closed, removed)
+    cancel(closed, first)
+    another = submit(closed, "4")
+    assert make_pass(closed) == {after, another}
+    assert not closed.context.runs.queue.dependencies.held
+
+
+def test_a_queue_that_does_not_match_the_database_is_read_anew_and_that_is_an_error(
+    closed: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = submit(closed, "1")
+    make_pass(closed)
+    # Behind the queue's back: without an event.
+    closed.write(lambda t: t.execute(update(tables.runs).values(status="Canceled")))
+    with caplog.at_level(logging.ERROR, "muster.server"):
+        assert make_pass(closed) == set()
+    assert "did not match the database" in caplog.text
+    assert first not in closed.context.runs.queue.all_passed()
+
+
+def test_who_was_passed_over_is_remembered_when_the_queue_is_read_anew(server: Server) -> None:
+    server.add_cluster("one", max_nodes=1, gpus=1)
+    spec = {"compute": "one", "resources": {"gpus_per_node": 1}}
+    holder, waiting = submit(server, "1", **spec), submit(server, "2", **spec)
+    make_pass(server)
+    known = server.context.runs.queue.all_passed()
+    assert holder not in known and known[waiting].first_at is not None
+    server.context.runs.start_over()
+    make_pass(server)
+    assert server.context.runs.queue.all_passed()[waiting].first_at == known[waiting].first_at
+
+
+def test_a_loop_that_ends_by_a_fault_is_begun_again(
+    server: Server, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loops, "WATCH_S", 0.0)
+    lives: list[int] = []
+
+    async def fragile(context: Context) -> None:
+        lives.append(len(lives))
+        if len(lives) < 3:
+            raise OSError("a fault that nobody thought of")
+
+    server.runner.run(asyncio.wait_for(loops.kept_up(fragile, server.context), 30))
+    assert lives == [0, 1, 2]
+    assert "fragile ended by a fault" in caplog.text
