@@ -19,6 +19,12 @@ class Clusters(Group):
     def cluster(self, name: str) -> wire.ClusterView:
         return self.calls.read(wire.ClusterView, "GET", _cluster(name))
 
+    def cluster_use(self, name: str, hours: float = 24.0, points: int = 96) -> wire.ClusterUse:
+        """How much of a cluster was in use, as averages over equal stretches of the last hours."""
+        return self.calls.read(
+            wire.ClusterUse, "GET", f"{_cluster(name)}/use", query={"hours": hours, "points": points}
+        )
+
     def create_cluster(
         self, name: str, engine: str = "local", options: Mapping[str, Json] | None = None
     ) -> wire.ChangedCluster:

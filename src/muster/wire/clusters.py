@@ -180,3 +180,27 @@ class CostReport:
     currency: str
     lines: tuple[CostLine, ...]
     total: CostLine | None
+
+
+@wire
+class UsePoint:
+    """Averages over one stretch of time."""
+
+    nodes: float
+    """That were there."""
+    busy: float
+    """Of those, with at least one run."""
+    gpus: float
+    """In use."""
+    waiting: float
+    """Runs that had not started yet."""
+
+
+@wire
+class ClusterUse:
+    """How much of a cluster was in use over time."""
+
+    cluster: str
+    begin: float
+    step_s: float
+    points: tuple[UsePoint, ...]

@@ -249,6 +249,10 @@ def test_the_sdk_makes_clusters_and_what_they_cost_is_told(site: Site, capsys: p
     assert line.key == "gpus" and line.node_hours > 0
     assert line.cost == pytest.approx(line.node_hours * 0.9, abs=1e-4)
     assert site.client.cost("run").lines[0].key == run_id
+    use = site.client.cluster_use("gpus", hours=1, points=4)
+    assert [point.nodes for point in use.points[:3]] == [0.0] * 3
+    assert use.points[3].nodes > use.points[3].busy >= 0.5 / 900
+    assert use.points[3].busy == pytest.approx(line.node_hours * 4, abs=0.01)
     target.update(min_nodes=0)
     target.delete()
     target.wait_for_completion(is_delete_operation=True, timeout_in_minutes=1)

@@ -130,7 +130,9 @@ def show(name: Name, as_json: Json = False) -> None:
     Examples:
       muster cluster show small
     """
-    _show(connect_to_read().cluster(name), as_json)
+    client = connect_to_read()
+    view, use = client.cluster(name), client.cluster_use(name, points=1)
+    print_result(view, cluster_lines(view, Paint.of(sys.stdout), time.time(), use), as_json)
 
 
 def check(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from muster.cli.console import Paint
 from muster.cli.text import moment, size, table
-from muster.wire.clusters import ClusterView, CostLine, CostReport, NodeStateView, NodeView
+from muster.wire.clusters import ClusterUse, ClusterView, CostLine, CostReport, NodeStateView, NodeView
 
 
 def listing(clusters: Sequence[ClusterView]) -> list[str]:
@@ -32,7 +32,7 @@ def summary(view: ClusterView) -> str:
     return f"cluster {view.name} is {view.state}: {len(view.nodes)} nodes now, {limits}"
 
 
-def cluster_lines(view: ClusterView, paint: Paint, now: float) -> list[str]:
+def cluster_lines(view: ClusterView, paint: Paint, now: float, use: ClusterUse | None = None) -> list[str]:
     """Everything about one cluster."""
     rows = [
         ("why", view.reason),
@@ -43,6 +43,7 @@ def cluster_lines(view: ClusterView, paint: Paint, now: float) -> list[str]:
         ("price", f"${view.price_per_hour:g} per node and hour" if view.price_per_hour is not None else None),
         ("set-up", view.options.get("setup")),
         ("queued", f"{view.queued} runs" if view.queued else None),
+        ("in use", _used(use) if use is not None else None),
         ("about", view.options.get("description")),
     ]
     lines = [f"{paint(view.name, 'bold')}  {view.state}"]
@@ -83,6 +84,15 @@ def _extent(view: ClusterView) -> str:
         return f"{len(view.nodes)}, lent by {view.engine} for each run"
     idle_s = view.idle_seconds_before_scaledown
     return f"{len(view.nodes)} now, {view.min_nodes} to {view.max_nodes}; idle ones are released after {idle_s:g} s"
+
+
+def _used(use: ClusterUse) -> str | None:
+    """How much of the last hours its nodes were busy."""
+    hours = use.step_s * len(use.points) / 3600
+    nodes, busy = (sum(getattr(point, key) for point in use.points) * use.step_s / 3600 for key in ("nodes", "busy"))
+    if not nodes:
+        return None
+    return f"{busy / nodes:.0%} of its nodes' time in the last {hours:g} hours ({busy:.1f} of {nodes:.1f} node hours)"
 
 
 def _figures(line: CostLine) -> tuple[str, str, str, str]:

@@ -1,8 +1,9 @@
 // Clusters and their nodes: states and why, what waits and when it is expected to start, what it costs.
-import { html, useState } from "../view.js";
+import { html, useMemo, useState } from "../view.js";
 import { get, getAll, isAdmin, send, useCall } from "../api.js";
 import { Link } from "../router.js";
 import { Ask, Problem, say, sayError } from "../parts/notices.js";
+import { Chart } from "../parts/chart.js";
 import { Empty } from "../parts/common.js";
 import { ago, duration, moment, number, size, title } from "../format.js";
 
@@ -40,6 +41,7 @@ function Cluster({ cluster, again, cost }) {
       line && `${number(line.node_hours)} node hours used${line.cost !== null ? `, ${number(line.cost)} ${cost.currency}` : ""}`,
     ].filter(Boolean).join(" · ")}</p>
     <div class="nodes">${cluster.nodes.map((node) => html`<${Node} key=${node.name} cluster=${cluster} node=${node} again=${again} />`)}</div>
+    <${Use} name=${cluster.name} />
     ${!cluster.nodes.length && !cluster.lent && html`<p class="soft">No nodes now; they come with the first run.</p>`}
     ${asking === "resize" && html`<${Resize} cluster=${cluster} done=${() => { setAsking(""); again(); }} />`}
     ${(asking === "stop" || asking === "start") && html`<${Ask} title=${`${asking === "stop" ? "Stop" : "Start"} ${cluster.name}?`} confirm=${asking === "stop" ? "Stop it" : "Start it"} onDone=${async (isYes) => {
@@ -48,6 +50,32 @@ function Cluster({ cluster, again, cost }) {
       again();
     }}><p>${asking === "stop" ? "Nothing new starts there; nodes go when their runs have ended." : "Runs that wait for it start."}</p><//>`}
   </section>`;
+}
+
+const STRETCHES = { 24: "last 24 hours", 168: "last 7 days", 720: "last 30 days" };
+
+/** How much of a cluster was in use over time. @param {{name: string}} _ */
+function Use({ name }) {
+  const [hours, setHours] = useState(24);
+  const found = useCall(() => get(`/clusters/${encodeURIComponent(name)}/use`, { hours, points: 96 }), [name, hours], 60000).data;
+  const curves = useMemo(() => curvesOf(found), [found]);
+  if (!found) return null;
+  const sum = (key) => found.points.reduce((total, point) => total + point[key], 0);
+  const share = sum("nodes") ? `, ${Math.round((100 * sum("busy")) / sum("nodes"))} % of its nodes' time` : "";
+  return html`<details class="use" open><summary>In use${share} in the
+      <select aria-label=${`Stretch of time for ${name}`} value=${String(hours)} onClick=${(event) => event.stopPropagation()} onChange=${(event) => setHours(Number(event.target.value))}>
+        ${Object.entries(STRETCHES).map(([value, text]) => html`<option value=${value}>${text}</option>`)}</select></summary>
+    ${curves.length ? html`<${Chart} curves=${curves} byClock height=${150} many="lines" />` : html`<p class="soft">Nothing was used.</p>`}</details>`;
+}
+
+/** @param {Schemas["ClusterUse"] | null} use */
+function curvesOf(use) {
+  if (!use) return [];
+  const x = use.points.map((_, index) => use.begin + use.step_s * (index + 0.5));
+  const names = { nodes: "nodes", busy: "busy nodes", gpus: "GPUs in use", waiting: "waiting runs" };
+  return Object.entries(names)
+    .map(([key, label]) => ({ label, x, y: use.points.map((point) => point[key]) }))
+    .filter((curve) => curve.y.some((value) => value > 0));
 }
 
 async function act(work, text) {

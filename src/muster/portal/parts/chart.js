@@ -1,7 +1,7 @@
 // A chart that keeps its zoom while points come in.
 import uPlot from "../vendor/uplot.js";
 import { html, useEffect, useRef } from "../view.js";
-import { duration, number, size } from "../format.js";
+import { duration, moment, number, size } from "../format.js";
 import { aligned, color, smoothed, spread } from "./series.js";
 
 const MOST_LINES = 8;
@@ -10,9 +10,9 @@ const MOST_WIDE = 20000;
 
 /**
  * @param {{curves: {label: string, x: number[], y: (number | null)[], color?: string}[], log?: boolean, smooth?: number,
- *   byTime?: boolean, height?: number, sync?: string, many?: "spread" | "lines", unit?: string}} _
+ *   byTime?: boolean, byClock?: boolean, height?: number, sync?: string, many?: "spread" | "lines", unit?: string}} _
  */
-export function Chart({ curves, unit = "", log = false, smooth = 0, byTime = false, height = 230, sync = "", many = "spread" }) {
+export function Chart({ curves, unit = "", log = false, smooth = 0, byTime = false, byClock = false, height = 230, sync = "", many = "spread" }) {
   const box = useRef(null);
   const held = useRef(/** @type {any} */ (null));
   const drawn = useRef(/** @type {any} */ (null));
@@ -23,7 +23,7 @@ export function Chart({ curves, unit = "", log = false, smooth = 0, byTime = fal
   useEffect(() => {
     const show = unit === "bytes" ? (value) => size(value) : number;
     const look = isSpread ? spreadLook(show) : lineLook(curves, smooth > 0, show, isWide);
-    const plot = new uPlot(options(look, { log, byTime, height, sync, show, width: box.current.clientWidth || 400 }), dataOf(curves, smooth, isSpread), box.current);
+    const plot = new uPlot(options(look, { log, byTime, byClock, height, sync, show, width: box.current.clientWidth || 400 }), dataOf(curves, smooth, isSpread), box.current);
     held.current = plot;
     const watcher = new ResizeObserver(() => {
       const width = box.current?.clientWidth;
@@ -89,21 +89,23 @@ function spreadLook(show) {
 
 const ink = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-function options(look, { log, byTime, height, sync, width, show }) {
+function options(look, { log, byTime, byClock, height, sync, width, show }) {
   const axis = {
     stroke: () => ink("--soft"),
     grid: { stroke: () => ink("--line"), width: 1 },
     ticks: { stroke: () => ink("--line"), width: 1 },
     font: "11px system-ui, sans-serif",
   };
-  const along = byTime ? (_, values) => values.map((value) => duration(value)) : (_, values) => values.map((value) => number(value));
+  const shownAt = byClock ? moment : byTime ? duration : number;
+  // Hours and days have ticks and labels of uPlot's own.
+  const along = byClock ? {} : { values: (_, values) => values.map((value) => shownAt(value)) };
   return {
     width,
     height,
     cursor: { drag: { x: true, y: false }, focus: { prox: 24 }, ...(sync ? { sync: { key: sync } } : {}) },
-    scales: { x: { time: false }, y: log ? { distr: 3 } : {} },
-    axes: [{ ...axis, values: along, size: 34 }, { ...axis, values: (_, values) => values.map((value) => (value === null ? "" : show(value))), size: 62 }],
-    series: [{ label: byTime ? "time" : "step", value: (_, value) => (value === null || value === undefined ? "–" : byTime ? duration(value) : number(value)) }, ...look.series],
+    scales: { x: { time: byClock }, y: log ? { distr: 3 } : {} },
+    axes: [{ ...axis, ...along, size: 34 }, { ...axis, values: (_, values) => values.map((value) => (value === null ? "" : show(value))), size: 62 }],
+    series: [{ label: byTime || byClock ? "time" : "step", value: (_, value) => (value === null || value === undefined ? "–" : shownAt(value)) }, ...look.series],
     bands: look.bands,
     legend: { live: true },
     hooks: {

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Annotated
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Query, Response
 
 from muster import errors
 from muster.control.access import Action
@@ -14,12 +15,13 @@ from muster.server.database.connection import Transaction
 from muster.server.http.dependencies import CallerOf, ContextOf
 from muster.server.http.needs import needs
 from muster.server.http.paging import PageOf
-from muster.server.nodes import cluster_changes, cluster_check, clusters, costs
+from muster.server.nodes import cluster_changes, cluster_check, clusters, costs, utilisation
 from muster.server.people import audit
 from muster.wire.clusters import (
     ChangedCluster,
     ClusterChanges,
     ClusterCheck,
+    ClusterUse,
     ClusterView,
     CostBy,
     CostReport,
@@ -62,6 +64,17 @@ async def check_cluster(name: str, context: ContextOf) -> ClusterCheck:
     """Walk the way to a cluster as far as the server can: its manager, settings, nodes, the way back, disk."""
     row = await context.database.read(lambda c: clusters.find(c, name))
     return await cluster_check.check(context, clusters.cluster_of(row))
+
+
+@router.get("/clusters/{name}/use", dependencies=[needs(Action.READ)])
+async def cluster_use(
+    name: str,
+    context: ContextOf,
+    hours: Annotated[float, Query(gt=0, le=24 * 366)] = 24.0,
+    points: Annotated[int, Query(ge=1, le=1000)] = 96,
+) -> ClusterUse:
+    """How much of it was in use over the last hours: nodes, busy nodes, GPUs, runs that waited."""
+    return await context.database.read(lambda c: utilisation.use_of(c, name, hours, points, clock.now()))
 
 
 @router.patch("/clusters/{name}", dependencies=[needs(Action.MANAGE_CLUSTER)])
