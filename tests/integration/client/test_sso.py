@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
-import pwd
 import re
-import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.conftest import MUSTER
+from tests.sites import sign_on
 from tests.sites.browser import fill_in
 
 from muster.client.api import Client
@@ -23,26 +20,13 @@ from muster.errors import AccessDenied
 from muster.host.http import Address
 from muster.wire.people import SsoView
 
-TOOLS = Path(os.environ.get("MUSTER_TEST_TOOLS") or Path(pwd.getpwuid(os.getuid()).pw_dir) / ".cache/muster-tests")
-PROVIDER = Path(__file__).parents[2] / "sites" / "oidc_provider.mjs"
-
 
 @pytest.fixture
 def provider(workspace: Path) -> Iterator[str]:
     """A provider at which the workspace's people sign on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    issuer = f"http://127.0.0.1:{port}"
-    config = workspace / ".muster" / "workspace.json"
-    sso = {"issuer": issuer, "client_id": "muster"}
-    config.write_text(json.dumps({**json.loads(config.read_text()), "sso": sso}))
-    command = ["node", str(PROVIDER), str(TOOLS / "oidc"), str(port)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-        assert process.stdout is not None
-        assert "ready" in process.stdout.readline()
+    issuer = sign_on.named(workspace)
+    with sign_on.serving(issuer):
         yield issuer
-        process.kill()
 
 
 def test_a_colleague_signs_on_with_a_browser(provider: str, team: ServerRef, workspace: Path, tmp_path: Path) -> None:

@@ -7,11 +7,16 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
-from playwright.sync_api import expect
+import pytest
+from playwright.sync_api import Browser, expect
 from tests.conftest import MUSTER
 from tests.integration.portal.conftest import Portal
+from tests.sites import sign_on
 
+from muster.client.connect import connect
+from muster.client.workspace import find_workspace
 from muster.wire.people import READER
 
 
@@ -137,3 +142,39 @@ def test_a_team_server_serves_the_portal_over_tls(portal: Portal, team: str) -> 
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_role("heading", name="Runs")).to_be_visible()
     assert page.context.cookies()[0]["secure"]
+
+
+@pytest.fixture
+def issuer(workspace: Path) -> str:
+    return sign_on.named(workspace)
+
+
+def test_people_sign_on_at_their_service_from_the_page(
+    issuer: str, team: str, browser: Browser, workspace: Path
+) -> None:
+    connect(find_workspace(workspace)).add_person("ada@example.org", READER)
+    context = browser.new_context(ignore_https_errors=True)
+    page = context.new_page()
+    with sign_on.serving(issuer, team):
+        page.goto(f"{team}/portal/clusters")
+        page.get_by_role("link", name="Sign in at").click()
+        page.locator("input[name=login]").fill("ada@example.org")
+        page.locator("input[name=password]").fill("x")
+        page.get_by_role("button", name="Sign-in").click()
+        page.get_by_role("button", name="Continue").click()
+        expect(page.get_by_role("heading", name="Clusters")).to_be_visible()
+        expect(page.locator(".who")).to_contain_text("ada@example.org")
+        assert page.url == f"{team}/portal/clusters"
+        # What another browser was given opens nothing here, and neither does what nobody gave.
+        other = browser.new_context(ignore_https_errors=True).new_page()
+        other.goto(f"{team}/portal/sso/back?code=stolen&state=made-up")
+        expect(other.get_by_text("was not begun in this browser")).to_be_visible()
+        other.goto(f"{team}/portal/sso?to=https://elsewhere.example/")
+        other.locator("input[name=login]").fill("eve@example.org")
+        other.locator("input[name=password]").fill("x")
+        other.get_by_role("button", name="Sign-in").click()
+        other.get_by_role("button", name="Continue").click()
+        expect(other.get_by_text("eve@example.org may not use this workspace")).to_be_visible()
+    other.goto(f"{team}/portal/sso")
+    expect(other.get_by_text("the sign-on service does not answer")).to_be_visible()
+    context.close()

@@ -1,18 +1,20 @@
 // Signing in where no link did it.
 import { html, useState } from "../view.js";
-import { signIn } from "../api.js";
+import { get, signIn, useCall } from "../api.js";
 import { Problem } from "../parts/notices.js";
 
 export function SignInPage({ problem = null }) {
   const [token, setToken] = useState("");
   const [error, setError] = useState(problem);
   const [busy, setBusy] = useState(false);
+  const service = useCall(() => get("/sso"), []).data;
+  const here = location.pathname.startsWith("/portal/sign-in") ? "/portal/" : location.pathname + location.search;
   const enter = async (event) => {
     event.preventDefault();
     setBusy(true);
     try {
       await signIn({ token: token.trim() });
-      location.replace(location.pathname.startsWith("/portal/sign-in") ? "/portal/" : location.href);
+      location.replace(here);
     } catch (failed) {
       setError(failed);
       setBusy(false);
@@ -20,6 +22,7 @@ export function SignInPage({ problem = null }) {
   };
   return html`<main class="signin">
     <h1><span class="mark">M</span> Muster</h1>
+    ${service && html`<p><a class="button primary" href=${`/portal/sso?to=${encodeURIComponent(here)}`}>Sign in at ${new URL(service.issuer).host}</a></p>`}
     <p><code>muster portal</code> on your machine opens this page signed in${" "}
       (after <code>muster login URL</code>, with <code>--sso</code> where your team signs on by a service).</p>
     <form onSubmit=${enter}>

@@ -38,7 +38,7 @@ from muster.server.monitoring import routes as monitoring_routes
 from muster.server.nodes import agent_routes, cluster_routes
 from muster.server.notifications import routes as notification_routes
 from muster.server.people import audit, people_routes, run_tokens, secret_routes
-from muster.server.portal import pages, sessions
+from muster.server.portal import pages, sessions, sign_on
 from muster.server.portal import routes as session_routes
 from muster.server.runs import checkpoint_routes
 from muster.server.runs import routes as run_routes
@@ -113,6 +113,7 @@ def make_app(context: Context, stop: Callable[..., None]) -> ASGIApp:
     for router in ROUTERS:
         app.include_router(router, prefix="/api/v1", dependencies=[Depends(checked_body), Depends(undeclared)])
     app.include_router(mlflow_routes.router)
+    app.include_router(sign_on.router)
     app.include_router(pages.router)
     app.include_router(monitoring_routes.router)
     for kind in (errors.MusterError, RequestValidationError, HTTPException, OSError, *_UNFIT, Exception):

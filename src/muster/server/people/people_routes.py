@@ -13,7 +13,7 @@ from muster.server.database.connection import Transaction
 from muster.server.http.dependencies import CallerOf, ContextOf
 from muster.server.http.needs import needs
 from muster.server.http.paging import PageOf
-from muster.server.people import audit, sso, tokens
+from muster.server.people import audit, signing_on, sso, tokens
 from muster.wire.people import (
     AuditEntry,
     Invitation,
@@ -115,17 +115,9 @@ async def show_sso(context: ContextOf) -> SsoView:
 @router.post("/sso", status_code=201)
 async def sign_on(body: SsoLogin, context: ContextOf) -> IssuedToken:
     """Exchange an ID token of the sign-on service for a token; asks for none."""
-    state, deed = _sso(context), audit.CURRENT.get() or audit.Deed(None, "")
+    state = _sso(context)
     found = await asyncio.to_thread(state.identify, body.id_token)
-
-    def work(transaction: Transaction) -> IssuedToken:
-        made = sso.sign_on(context.tokens, transaction, found, state.config.role, body.label)
-        deed.caller, deed.action = Caller(made.role, made.person, made.id), Action.MANAGE_TOKEN
-        deed.target, deed.detail = made.id, f"single sign-on as {found.email or found.subject}"
-        audit.record(transaction, deed, "done")
-        return made
-
-    return await context.database.write(work)
+    return await signing_on.let_in(context, state, found, body.label)
 
 
 def _sso(context: ContextOf) -> sso.SsoState:

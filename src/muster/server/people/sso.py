@@ -7,7 +7,8 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
+from urllib.error import HTTPError
+from urllib.parse import urlencode, urlsplit
 from urllib.request import Request, urlopen
 
 from muster import errors
@@ -81,6 +82,19 @@ class SsoState:
             self.used[signature] = found.expires_at + 120.0
             return found
 
+    def service(self) -> Mapping[str, Json]:
+        """How the service describes itself: its addresses."""
+        return _describe(self.config.issuer)
+
+    def redeem(self, code: str, verifier: str, redirect_uri: str) -> Identity:
+        """Whom a code is of that the service gave to a browser."""
+        form = {"grant_type": "authorization_code", "client_id": self.config.client_id, "code": code}
+        form |= {"code_verifier": verifier, "redirect_uri": redirect_uri}
+        token = _call(str(self.service().get("token_endpoint")), form).get("id_token")
+        if not isinstance(token, str):
+            raise errors.AccessDenied("the sign-on service gave no ID token", "Its client needs the scope `openid`.")
+        return self.identify(token)
+
 
 def sign_on(
     tokens: Tokens, transaction: Transaction, found: Identity, newcomers: Role | None, label: str
@@ -112,17 +126,26 @@ def sign_on(
 
 
 def _fetch_keys(issuer: str) -> Sequence[Mapping[str, Json]]:
-    described = _get(f"{issuer}/.well-known/openid-configuration")
-    if described.get("issuer") != issuer or not isinstance(described.get("jwks_uri"), str):
-        raise errors.UserError(f"{issuer} describes itself as {described.get('issuer')!r}", "Correct `sso.issuer`.")
-    keys = _get(str(described["jwks_uri"])).get("keys")
+    keys = _call(str(_describe(issuer)["jwks_uri"])).get("keys")
     return [key for key in keys if isinstance(key, dict)] if isinstance(keys, list) else []
 
 
-def _get(url: str) -> Mapping[str, Json]:
+def _describe(issuer: str) -> Mapping[str, Json]:
+    described = _call(f"{issuer}/.well-known/openid-configuration")
+    if described.get("issuer") != issuer or not isinstance(described.get("jwks_uri"), str):
+        raise errors.UserError(f"{issuer} describes itself as {described.get('issuer')!r}", "Correct `sso.issuer`.")
+    return described
+
+
+def _call(url: str, form: Mapping[str, str] | None = None) -> Mapping[str, Json]:
+    body = urlencode(form).encode() if form is not None else None
     try:
-        with urlopen(Request(url, headers={"Accept": "application/json"}), timeout=CONNECT_S) as answer:
+        with urlopen(Request(url, body, {"Accept": "application/json"}), timeout=CONNECT_S) as answer:
             found = json.loads(answer.read(1 << 20))
+    except HTTPError as error:
+        if form is None:
+            raise errors.UserError(f"the sign-on service answers {error.code}", f"Is {url} right?", "sso") from error
+        raise errors.AccessDenied("the sign-on service refuses the code", "Sign in again.") from error
     except (OSError, ValueError) as error:
         raise errors.UserError(f"the sign-on service does not answer: {error}", f"Is {url} right?", "sso") from error
     return found if isinstance(found, dict) else {}

@@ -14,7 +14,7 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' blob: data:; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
 )
-_HEADERS = {
+HEADERS = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -49,7 +49,7 @@ async def page(path: str, request: Request) -> Response:
 
 
 def _answer(request: Request, asset: Asset, kept: str) -> Response:
-    headers = {**_HEADERS, "Cache-Control": kept}
+    headers = {**HEADERS, "Cache-Control": kept}
     if "gzip" in request.headers.get("accept-encoding", ""):
         return Response(asset.packed, headers={**headers, "Content-Encoding": "gzip"}, media_type=asset.kind)
     return Response(asset.plain, headers=headers, media_type=asset.kind)
