@@ -62,8 +62,7 @@ function Use({ name }) {
   if (!found) return null;
   const sum = (key) => found.points.reduce((total, point) => total + point[key], 0);
   const share = sum("nodes") ? `, ${Math.round((100 * sum("busy")) / sum("nodes"))} % of its nodes' time` : "";
-  return html`<details class="use" open><summary>In use${share} in the
-      <select aria-label=${`Stretch of time for ${name}`} value=${String(hours)} onClick=${(event) => event.stopPropagation()} onChange=${(event) => setHours(Number(event.target.value))}>
+  return html`<details class="use" open><summary>In use${share}, ${" "}<select aria-label=${`Stretch of time for ${name}`} value=${String(hours)} onClick=${(event) => event.stopPropagation()} onChange=${(event) => setHours(Number(event.target.value))}>
         ${Object.entries(STRETCHES).map(([value, text]) => html`<option value=${value}>${text}</option>`)}</select></summary>
     ${curves.length ? html`<${Chart} curves=${curves} byClock height=${150} many="lines" />` : html`<p class="soft">Nothing was used.</p>`}</details>`;
 }

@@ -89,6 +89,12 @@ function spreadLook(show) {
 
 const ink = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
+/** The time of day; the day where it begins. @param {number} at */
+function hour(at) {
+  const text = moment(at);
+  return text.slice(11, 16) === "00:00" ? text.slice(5, 10) : text.slice(11, 16);
+}
+
 function options(look, { log, byTime, byClock, height, sync, width, show }) {
   const axis = {
     stroke: () => ink("--soft"),
@@ -97,14 +103,13 @@ function options(look, { log, byTime, byClock, height, sync, width, show }) {
     font: "11px system-ui, sans-serif",
   };
   const shownAt = byClock ? moment : byTime ? duration : number;
-  // Hours and days have ticks and labels of uPlot's own.
-  const along = byClock ? {} : { values: (_, values) => values.map((value) => shownAt(value)) };
+  const along = (_, values) => values.map((value) => (byClock ? hour(value) : shownAt(value)));
   return {
     width,
     height,
     cursor: { drag: { x: true, y: false }, focus: { prox: 24 }, ...(sync ? { sync: { key: sync } } : {}) },
     scales: { x: { time: byClock }, y: log ? { distr: 3 } : {} },
-    axes: [{ ...axis, ...along, size: 34 }, { ...axis, values: (_, values) => values.map((value) => (value === null ? "" : show(value))), size: 62 }],
+    axes: [{ ...axis, values: along, size: 34 }, { ...axis, values: (_, values) => values.map((value) => (value === null ? "" : show(value))), size: 62 }],
     series: [{ label: byTime || byClock ? "time" : "step", value: (_, value) => (value === null || value === undefined ? "–" : shownAt(value)) }, ...look.series],
     bands: look.bands,
     legend: { live: true },
