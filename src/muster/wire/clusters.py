@@ -186,10 +186,10 @@ class CostReport:
 class UsePoint:
     """Averages over one stretch of time."""
 
-    nodes: float
-    """That were there."""
+    nodes: float | None
+    """That were there; None: not recorded, as of nodes that come with each run."""
     busy: float
-    """Of those, with at least one run."""
+    """With at least one run."""
     gpus: float
     """In use."""
     waiting: float

@@ -87,12 +87,14 @@ def _extent(view: ClusterView) -> str:
 
 
 def _used(use: ClusterUse) -> str | None:
-    """How much of the last hours its nodes were busy."""
-    hours = use.step_s * len(use.points) / 3600
-    nodes, busy = (sum(getattr(point, key) for point in use.points) * use.step_s / 3600 for key in ("nodes", "busy"))
-    if not nodes:
+    """How busy its nodes were in the last hours."""
+    step_hours = use.step_s / 3600
+    busy = sum(point.busy for point in use.points) * step_hours
+    nodes = sum(point.nodes or 0.0 for point in use.points) * step_hours
+    if not busy and not nodes:
         return None
-    return f"{busy / nodes:.0%} of its nodes' time in the last {hours:g} hours ({busy:.1f} of {nodes:.1f} node hours)"
+    share = f", {busy / nodes:.0%} of its nodes' time" if nodes else ""
+    return f"{busy:.2g} node hours in the last {step_hours * len(use.points):g} hours{share}"
 
 
 def _figures(line: CostLine) -> tuple[str, str, str, str]:

@@ -60,7 +60,7 @@ function Use({ name }) {
   const found = useCall(() => get(`/clusters/${encodeURIComponent(name)}/use`, { hours, points: 96 }), [name, hours], 60000).data;
   const curves = useMemo(() => curvesOf(found), [found]);
   if (!found) return null;
-  const sum = (key) => found.points.reduce((total, point) => total + point[key], 0);
+  const sum = (key) => found.points.reduce((total, point) => total + (point[key] ?? 0), 0);
   const share = sum("nodes") ? `, ${Math.round((100 * sum("busy")) / sum("nodes"))} % of its nodes' time` : "";
   return html`<details class="use" open><summary>In use${share}, ${" "}<select aria-label=${`Stretch of time for ${name}`} value=${String(hours)} onClick=${(event) => event.stopPropagation()} onChange=${(event) => setHours(Number(event.target.value))}>
         ${Object.entries(STRETCHES).map(([value, text]) => html`<option value=${value}>${text}</option>`)}</select></summary>
@@ -73,7 +73,7 @@ function curvesOf(use) {
   const x = use.points.map((_, index) => use.begin + use.step_s * (index + 0.5));
   const names = { nodes: "nodes", busy: "busy nodes", gpus: "GPUs in use", waiting: "waiting runs" };
   return Object.entries(names)
-    .map(([key, label]) => ({ label, x, y: use.points.map((point) => point[key]) }))
+    .map(([key, label]) => ({ label, x, y: use.points.map((point) => point[key] ?? 0) }))
     .filter((curve) => curve.y.some((value) => value > 0));
 }
 

@@ -33,8 +33,7 @@ def use_of(connection: Connection, cluster: str, hours: float, points: int, now:
         begin=begin,
         step_s=step_s,
         points=tuple(
-            # Nodes that a queue of somebody else's lends are known only while they are held.
-            UsePoint(round(max(nodes, busy), 4), round(busy, 4), round(gpus, 4), round(waiting, 4))
+            UsePoint(round(max(nodes, busy), 4) if there else None, round(busy, 4), round(gpus, 4), round(waiting, 4))
             for nodes, busy, gpus, waiting in rows
         ),
     )
