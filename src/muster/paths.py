@@ -27,6 +27,11 @@ def data_cache_dir() -> Path:
     return _cache_dir("MUSTER_CACHE_DIR", "data")
 
 
+def file_servers_dir() -> Path:
+    """What file servers on this host hold, unless they are given a folder."""
+    return Path.home() / ".local" / "share" / "muster" / "fileservers"
+
+
 def _cache_dir(variable: str, name: str) -> Path:
     if chosen := os.environ.get(variable):
         return Path(chosen).expanduser().absolute()
@@ -49,7 +54,7 @@ class _Below:
     def __init__(self, inner: str) -> None:
         self._inner = inner
 
-    def __get__(self, owner: "WorkspacePaths | NodePaths | AttemptPaths", kind: type) -> Path:
+    def __get__(self, owner: "WorkspacePaths | NodePaths | AttemptPaths | FileServerPaths", kind: type) -> Path:
         return owner.root / self._inner
 
 
@@ -163,3 +168,24 @@ class AttemptPaths:
     """The checkpoint that this attempt resumes from."""
     streams = _Below("streams")
     """Growing files shipped by offset: logs (`user_logs/…`) and events (`events/…`)."""
+
+
+@dataclass(frozen=True)
+class FileServerPaths:
+    """The folder of one file server on its node."""
+
+    root: Path
+
+    owner = _Below("owner.json")
+    """Whose it is, so that no other server's folder is taken for it."""
+    data = _Below("data")
+    """What is served."""
+    state = _Below("state")
+    """Mode 0700: configuration and log of the NFS server, and how far fills are."""
+    lock = _Below("state/lock")
+    config = _Below("state/ganesha.conf")
+    log = _Below("state/ganesha.log")
+    pid = _Below("state/ganesha.pid")
+    recovery = _Below("state/recovery")
+    """What the NFS server remembers of its clients over a restart."""
+    fills = _Below("state/fills")

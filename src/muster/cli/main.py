@@ -180,6 +180,11 @@ PANELS = {
             "Version data, and copy files to and from datastores.",
             "muster data create digits --path ./images",
         ),
+        "fileserver": Word(
+            "stored.fileserver:COMMANDS",
+            "Keep data on a node that serves them to a cluster over NFS.",
+            "muster fileserver list",
+        ),
         "cache": Word(
             "stored.caching:COMMANDS",
             "List and clear the data that jobs on this machine have staged.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -15,6 +16,13 @@ from muster.defaults import IDLE_SCALEDOWN_S
 from muster.wire.clusters import MachineSize
 from muster.wire.codec import Json
 
+NFS_PORT = 2049
+_FILE_SERVER = re.compile("fileserver:([a-z][-a-z0-9]{0,30}[a-z0-9])")
+_HOST = r"(?P<host>[A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9a-fA-F:]+\])"
+_NFS = re.compile(_HOST + r":(?P<export>/[^\s,]*)")
+_NFS_URL = re.compile(r"nfs://" + _HOST + r"(?::(?P<port>[0-9]{1,5}))?(?P<export>/[^\s,]*)")
+_TARGET = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_PATH = re.compile(r"/[^\s:,]+")
 Count = Annotated[int, Field(ge=0, le=10_000)]
 
 
@@ -49,13 +57,51 @@ class Quotas(BaseModel):
 
 
 class Mount(BaseModel):
-    """A share that the nodes of a cluster see."""
+    """Storage that every node of a cluster mounts before its first job."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     source: str
+    """`fileserver:NAME`, an NFS share (`HOST:/EXPORT`, `nfs://HOST:PORT/EXPORT`), or a datastore's folder
+    (`azureml://datastores/NAME/paths/…`), which is read over FUSE."""
     target: str
+    """A name: it lies below `$MUSTER_MOUNTS`; or an absolute path of the node."""
     read_only: bool = True
+
+    @model_validator(mode="after")
+    def _can_be_mounted(self) -> Mount:
+        if self.nfs is None and self.file_server is None and self.datastore is None:
+            raise ValueError(
+                f"{self.source!r} is nothing that can be mounted; write fileserver:NAME, HOST:/EXPORT for an NFS "
+                "share, or azureml://datastores/NAME/paths/FOLDER for a blob container or a file share"
+            )
+        if not (_TARGET.fullmatch(self.target) or _PATH.fullmatch(self.target)) or ".." in self.target.split("/"):
+            raise ValueError(
+                f"the target {self.target!r} is neither a name, such as imagenet, nor an absolute path, such as /data"
+            )
+        if not self.read_only and self.nfs is None:
+            raise ValueError(f"{self.source} is mounted read-only; only NFS shares of your own can be written to")
+        return self
+
+    @property
+    def file_server(self) -> str | None:
+        """The file server's name, where it is one of the workspace's."""
+        match = _FILE_SERVER.fullmatch(self.source)
+        return match[1] if match else None
+
+    @property
+    def nfs(self) -> tuple[str, int, str] | None:
+        """Host, port and export of an NFS share."""
+        match = _NFS_URL.fullmatch(self.source) or _NFS.fullmatch(self.source)
+        if match is None:
+            return None
+        found = match.groupdict()
+        return found["host"].strip("[]"), int(found.get("port") or NFS_PORT), found["export"]
+
+    @property
+    def datastore(self) -> str | None:
+        """The address, where it is a datastore's."""
+        return self.source if self.source.startswith("azureml://datastores/") else None
 
 
 def _priority(value: Any) -> Any:

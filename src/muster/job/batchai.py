@@ -66,7 +66,7 @@ def translate(data: Mapping[str, Json], is_folder: Callable[[str], bool]) -> Tra
         hint = "Make the cluster with `muster cluster create NAME --file FILE`, then run the job."
         raise JobError("this is a cluster of Batch AI, not a job", hint)
     if any(key in properties for key in _FILE_SERVER_KEYS) and not any(key in properties for key in SETTINGS):
-        hint = "Name the server's share as a datastore: `muster datastore create NAME --kind nfs …`, and run the job."
+        hint = "Make the file server with `muster fileserver create NAME --file FILE`, then run the job."
         raise JobError("this is a file server of Batch AI, not a job", hint)
     given = [key for key in SETTINGS if properties.get(key) is not None]
     if len(given) != 1:

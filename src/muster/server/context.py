@@ -12,6 +12,7 @@ from muster.server.data.state import DataState, WorkspaceFiles
 from muster.server.database.connection import Database
 from muster.server.disk import DiskState
 from muster.server.endpoints.state import EndpointsState
+from muster.server.fileservers.state import FileServersState
 from muster.server.hub import Hub
 from muster.server.logs.steps import PrintedSteps
 from muster.server.monitoring.settings import TelemetrySettings
@@ -57,6 +58,7 @@ class Context:
     disk: DiskState = field(default_factory=DiskState)
     tunnels: Tunnels = field(default_factory=Tunnels)
     endpoints: EndpointsState = field(default_factory=EndpointsState)
+    fileservers: FileServersState = field(default_factory=FileServersState)
     answers: Answers = field(default_factory=Answers)
     portal: PortalState = field(default_factory=PortalState)
     printed: PrintedSteps = field(default_factory=PrintedSteps)

@@ -49,6 +49,7 @@ from muster.server.database.records import active_run_count
 from muster.server.database.reserve import Reserve
 from muster.server.disk import is_full_error
 from muster.server.endpoints.loop import keep_endpoints
+from muster.server.fileservers.keeping import keep_file_servers
 from muster.server.http.app import make_app
 from muster.server.http.doors import AgentsDoor, PeopleDoor
 from muster.server.http.draining import Draining
@@ -197,6 +198,7 @@ class Process:
             delivery.notify,
             export_telemetry,
             keep_endpoints,
+            keep_file_servers,
         ]
         if self._options.idle_exit_s > 0:
             work.append(self._leave_when_idle)

@@ -15,7 +15,7 @@ from muster.host.server import ServerConnection
 from muster.wire.tracking import ATTEMPT_HEADER, EVENTS_HEADER, RUN_HEADER
 
 _ANSWER_S = 60.0
-_KEPT = ("content-type", "range", "content-length")
+_KEPT = ("content-type", "range", "content-length", "muster-grant")
 
 
 class Forwarder:

@@ -213,6 +213,11 @@ def listing(context: Context, spec: StoreSpec, path: str, label: str, folder: bo
     raise errors.NotFound(f"{label}: there is no {'file below it' if folder else 'such file'}", "Check the path.")
 
 
+def with_files(access: Access, files: tuple[FileEntry, ...]) -> Access:
+    """An access together with what it leads to."""
+    return replace(access, manifest=files, manifest_by_reference=False)
+
+
 def renew(
     context: Context, connection: Connection, spec: JobSpec, holder: Holder, paths: Mapping[str, Sequence[str]]
 ) -> FreshGrants:

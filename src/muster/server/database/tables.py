@@ -17,6 +17,7 @@ from sqlalchemy import (
 )
 
 from muster.server.database.endpoint_tables import deployments, endpoint_runs, endpoints
+from muster.server.database.fileserver_tables import file_servers, fills
 from muster.server.database.notification_tables import deliveries, outbox, subscriptions
 from muster.server.database.people_tables import AUDIT_STAYS, audit, people, tokens
 from muster.server.database.schema import RowId, metadata
@@ -45,7 +46,9 @@ __all__ = [
     "environments",
     "events",
     "experiments",
+    "file_servers",
     "files",
+    "fills",
     "grants",
     "logged_models",
     "metadata",

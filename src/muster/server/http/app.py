@@ -27,6 +27,7 @@ from muster.server.data import routes as data_routes
 from muster.server.endpoints import routes as endpoint_routes
 from muster.server.environments import node_routes as build_routes
 from muster.server.environments import routes as environment_routes
+from muster.server.fileservers import routes as fileserver_routes
 from muster.server.http import routes as workspace_routes
 from muster.server.http.bodies import bounded, checked_body, is_json
 from muster.server.http.docs_page import docs_page
@@ -70,6 +71,7 @@ ROUTERS = tuple(
         secret_routes,
         model_routes,
         endpoint_routes,
+        fileserver_routes,
         tunnel_routes,
         job_routes,
         notification_routes,

@@ -1,0 +1,78 @@
+"""File servers as lines: what there is, and what one holds. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from muster.cli.text import counted, moment, size, table
+from muster.cli.views.columns import Column, fit
+from muster.wire.fileservers import FileServerView, FillView
+
+
+def listing(servers: Sequence[FileServerView], now: float, room: int | None) -> list[str]:
+    """A line for each file server."""
+    columns = [
+        Column("FILE SERVER", 12), Column("STATE"), Column("HOLDS", leaves=2), Column("ADDRESS", 20, leaves=4),
+        Column("CLUSTER", leaves=3), Column("MADE", leaves=1),
+    ]  # fmt: skip
+    rows = [
+        [
+            view.name,
+            view.state,
+            f"{size(view.used_bytes)} of {size(view.size_bytes)}",
+            address(view) or "-",
+            view.cluster,
+            moment(view.created_at, now),
+        ]
+        for view in servers
+    ]
+    return fit(columns, rows, room)
+
+
+def address(view: FileServerView) -> str:
+    """Where NFS clients find it; empty where it does not serve."""
+    return f"nfs://{view.address}:{view.port}{view.export}" if view.address and view.port else ""
+
+
+def description(view: FileServerView, now: float) -> Iterator[str]:
+    """Everything that there is to say about one file server."""
+    restarted = f", started anew {counted(view.restarts, 'time')}" if view.restarts else ""
+    said = {
+        "file server": view.name,
+        "state": view.state + restarted,
+        "why": view.why or "",
+        "holds": f"{size(view.used_bytes)} of {size(view.size_bytes)}",
+        "address": address(view) or "none yet",
+        "read by": view.clients if view.clients != "127.0.0.1/32" else "this machine alone",
+        "cluster": view.cluster + (f", node {view.node}" if view.node else ""),
+        "folder": view.folder or "",
+        "run": view.run or "none yet",
+        "description": view.description or "",
+        "made": moment(view.created_at, now) + (f" by {view.created_by}" if view.created_by else ""),
+    }
+    yield from (f"{name + ':':<13}{text}" for name, text in said.items() if text)
+    yield ""
+    if not view.fills:
+        yield f"it is empty: `muster fileserver fill {view.name} azureml://…` brings data"
+        return
+    rows = [(fill.source, f"/{fill.to}", fill.progress.state, progress(fill)) for fill in view.fills]
+    yield from table(("FILLED FROM", "TO", "STATE", "PROGRESS"), rows)
+    for fill in view.fills:
+        if fill.progress.state == "failed":
+            yield f"{fill.source}: {fill.progress.text}"
+            if fill.progress.next:
+                yield f"  {fill.progress.next}"
+    yield ""
+    yield f"jobs name its files azureml://datastores/{view.datastore}/paths/…; clusters on other machines mount it:"
+    yield f"  mounts: [{{source: 'fileserver:{view.name}', target: {view.name}}}]"
+
+
+def progress(fill: FillView) -> str:
+    """How far a fill is, in a few words."""
+    now = fill.progress
+    if now.state in ("waiting", "listing"):
+        return "-"
+    if now.state == "filled":
+        return f"{counted(now.total_files, 'file')}, {size(now.total_bytes)}"
+    done = f"{size(now.done_bytes)} of {size(now.total_bytes)}, {now.done_files:,} of {now.total_files:,} files"
+    return f"{done}, {now.text}" if now.text and now.state == "filling" else done
