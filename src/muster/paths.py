@@ -157,6 +157,8 @@ class AttemptPaths:
     inside = _Below("inside")
     """What passes between the keepers outside and inside of a container: a socket, and the stop file."""
     inputs = _Below("inputs")
+    mounts = _Below("mounts")
+    """Shares that its cluster mounts, by name."""
     uploads = _Below("uploads")
     """Files that the script uploads by name while it runs."""
     out = _Below("out")

@@ -9,6 +9,7 @@ from enum import Enum
 
 from muster.agent.prepare.inputs import Inputs
 from muster.agent.prepare.ports import HeldPort
+from muster.agent.prepare.shares import Shares
 from muster.agent.run.journal import Story
 from muster.agent.run.mpi.find import Found
 from muster.environments.caller import Ready, Used
@@ -92,6 +93,8 @@ class PreparedAttempt:
     facts: Facts = field(default_factory=Facts)
     environment: Ready | None = None
     """What the ranks run in, where the attempt has an environment of its own."""
+    mounts: Mapping[str, str] = field(default_factory=dict)
+    """Shares of the cluster, by name."""
     mpi: Found | None = None
     """The mpirun of an MPI job."""
 
@@ -114,6 +117,7 @@ class Attempt:
     """When the time limit passes, by the monotonic clock."""
     stopped_with: tuple[float, str] | None = None
     """Grace and reason of the last stop that the keeper heard of."""
+    shares: Shares | None = None
     inputs: Inputs | None = None
     """Its inputs, and the hold on what of them lies in the cache."""
     environment: Ready | None = None

@@ -9,7 +9,7 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from muster.agent.prepare import mounts
+from muster.host import mounts
 from muster.host.files import PRIVATE, read_json, remove_aside, remove_tree, write_json
 from muster.paths import AttemptPaths, shared_memory_dir, user_runtime_dir
 from muster.wire.codec import WireError, from_json, to_json

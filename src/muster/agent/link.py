@@ -23,6 +23,7 @@ from muster.wire.data.access import FileList, HashedFile
 from muster.wire.environments import AgreedVersions, BuiltEnvironment
 from muster.wire.node.agents import AgentConfig, DeliveryAnswer, Hello, Order, Orders, Welcome
 from muster.wire.node.builds import BuildHeard, BuildReport, CompiledWheel, WheelClaim
+from muster.wire.node.mounts import MountOrders
 from muster.wire.node.peers import BlocksAnswer, BlocksReport, BlocksRequest, PeerHello, PeerIdentity
 from muster.wire.node.requests import (
     EnvironmentReport,
@@ -128,6 +129,12 @@ class Link:
         """What an input holds."""
         query = {**_attempt(order), "name": name}
         return from_neighbour(FileList, self._call("GET", self._path("manifest"), query=query, timeout_s=_FILE_S))
+
+    def mounts(self, order: Order) -> MountOrders:
+        """What is mounted for an attempt, with fresh credentials."""
+        return from_neighbour(
+            MountOrders, self._call("GET", self._path("mounts"), query=_attempt(order), timeout_s=_FILE_S)
+        )
 
     def grants(self, order: Order, paths: Mapping[str, Sequence[str]]) -> FreshGrants:
         """Fresh accesses of an attempt, and tokens for files that it is about to write."""

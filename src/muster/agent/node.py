@@ -16,7 +16,6 @@ from functools import partial
 from muster.agent import folder
 from muster.agent.attempt import Attempt, Phase, PreparedAttempt, Step, may_leave, next_step
 from muster.agent.mlflow.listener import Listeners
-from muster.agent.prepare import mounts
 from muster.agent.prepare.prebuilds import Prebuilds
 from muster.agent.prepare.preparation import Preparation
 from muster.agent.refusal import Refusal, refusal_of
@@ -34,6 +33,7 @@ from muster.agent.threads import Loop, Workers
 from muster.agent.tunnels import Tunnels
 from muster.defaults import GRACE_CANCEL_S, KILL_AFTER_TERM_S
 from muster.environments.images import engines
+from muster.host import mounts
 from muster.paths import AttemptPaths
 from muster.wire import verdicts
 from muster.wire.node.agents import (
@@ -292,6 +292,8 @@ class Node:
         attempt.release()
         if attempt.inputs is not None:
             self._fetchers.submit(attempt.inputs.close)
+        if attempt.shares is not None:
+            self._fetchers.submit(attempt.shares.close)
         self._sampler.remove(attempt.key)
         self._listeners.close(attempt.key)
         self._services.tell(attempt.key, Ended(at, reason), at)

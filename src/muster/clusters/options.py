@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from muster import errors
 from muster.clusters.sizes import find_size, nearest
@@ -22,7 +22,6 @@ _HOST = r"(?P<host>[A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9a-fA-F:]+\])"
 _NFS = re.compile(_HOST + r":(?P<export>/[^\s,]*)")
 _NFS_URL = re.compile(r"nfs://" + _HOST + r"(?::(?P<port>[0-9]{1,5}))?(?P<export>/[^\s,]*)")
 _TARGET = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-_PATH = re.compile(r"/[^\s:,]+")
 Count = Annotated[int, Field(ge=0, le=10_000)]
 
 
@@ -65,7 +64,7 @@ class Mount(BaseModel):
     """`fileserver:NAME`, an NFS share (`HOST:/EXPORT`, `nfs://HOST:PORT/EXPORT`), or a datastore's folder
     (`azureml://datastores/NAME/paths/…`), which is read over FUSE."""
     target: str
-    """A name: it lies below `$MUSTER_MOUNTS`; or an absolute path of the node."""
+    """A name: jobs find it below `$MUSTER_MOUNTS`."""
     read_only: bool = True
 
     @model_validator(mode="after")
@@ -75,9 +74,10 @@ class Mount(BaseModel):
                 f"{self.source!r} is nothing that can be mounted; write fileserver:NAME, HOST:/EXPORT for an NFS "
                 "share, or azureml://datastores/NAME/paths/FOLDER for a blob container or a file share"
             )
-        if not (_TARGET.fullmatch(self.target) or _PATH.fullmatch(self.target)) or ".." in self.target.split("/"):
+        if not _TARGET.fullmatch(self.target):
             raise ValueError(
-                f"the target {self.target!r} is neither a name, such as imagenet, nor an absolute path, such as /data"
+                f"the target {self.target!r} is no name; give one such as imagenet, and jobs find the files in "
+                "$MUSTER_MOUNTS/imagenet"
             )
         if not self.read_only and self.nfs is None:
             raise ValueError(f"{self.source} is mounted read-only; only NFS shares of your own can be written to")
@@ -146,6 +146,14 @@ class Options(BaseModel):
             raise ValueError(f"min_nodes {self.min_nodes} is more than max_nodes {self.max_nodes}")
         return self
 
+    @field_validator("mounts", mode="after")
+    @classmethod
+    def _have_names_of_their_own(cls, value: list[Mount]) -> list[Mount]:
+        names = [mount.target for mount in value]
+        if again := [name for name in names if names.count(name) > 1]:
+            raise ValueError(f"two mounts have the target {again[0]!r}; give each one of its own")
+        return value
+
     @classmethod
     def parse(cls, options: Mapping[str, Json]) -> Self:
         """Checked settings, or a refusal that names the wrong one."""
@@ -203,3 +211,20 @@ def unknown_size_notice(options: Options) -> list[str]:
     close = nearest(options.vm_size)
     meant = f"; did you mean {close}?" if close else ""
     return [f"vm_size {options.vm_size} is not in the catalogue, so its price is not known{meant}"]
+
+
+def mount_notices(options: Options) -> list[str]:
+    """What each mount costs, for people who are about to train from it."""
+    found = []
+    for mount in options.mounts:
+        if mount.datastore is not None:
+            found.append(
+                f"mounts: {mount.target} reads {mount.source} over FUSE, file by file as it is read and read-only: too "
+                "slow to feed GPUs. A job's input is staged on the node's disk instead, or use a file server"
+            )
+        elif mount.nfs is not None or mount.file_server is not None:
+            found.append(
+                f"mounts: {mount.target} is served by one machine to all nodes, which share its network; mounting it "
+                "needs agents that run as root"
+            )
+    return found

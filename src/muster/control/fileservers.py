@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from muster.wire import states
-from muster.wire.fileservers import FileServerState
+from muster.wire.data.fileservers import FileServerState
 
 AGAIN_S = 5.0
 """After a run that served and ended by itself, before another one takes its place."""

@@ -17,7 +17,7 @@ from muster.fileserver.server import Server, Unreachable
 from muster.storage.connectors.base import TransferError
 from muster.storage.connectors.credentials import FreshTokens
 from muster.storage.staging.model import Progress, Unwanted
-from muster.wire.fileservers import FileServerOrders, FileServerReport, FillOrder, FillProgress
+from muster.wire.data.fileservers import FileServerOrders, FileServerReport, FillOrder, FillProgress
 
 _LOOK_S = 0.2
 _REPORT_S = 1.0

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 
 from muster.storage.staging.messages import ProgressReport
-from muster.wire.fileservers import FillProgress, FillState
+from muster.wire.data.fileservers import FillProgress, FillState
 
 _WINDOW_S = 10.0
 

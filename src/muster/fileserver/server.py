@@ -11,7 +11,7 @@ from muster.scoring.link import Link
 from muster.scoring.link import Unreachable as Unreachable
 from muster.wire.codec import from_neighbour, to_json
 from muster.wire.data.access import Access
-from muster.wire.fileservers import FileServerOrders, FileServerReport, FillSource
+from muster.wire.data.fileservers import FileServerOrders, FileServerReport, FillSource
 
 _LISTING_S = 600.0
 

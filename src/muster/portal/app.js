@@ -11,6 +11,7 @@ import { ClustersPage } from "./pages/clusters.js";
 import { DataPage } from "./pages/data.js";
 import { ModelsPage } from "./pages/models.js";
 import { EndpointsPage } from "./pages/endpoints.js";
+import { FileServersPage } from "./pages/fileservers.js";
 import { EnvironmentsPage } from "./pages/environments.js";
 import { PeoplePage } from "./pages/people.js";
 import { SubmitPage } from "./pages/submit.js";
@@ -24,6 +25,7 @@ const PAGES = [
   [/^\/data(?:\/([^/]+))?(?:\/(.*))?$/, DataPage],
   [/^\/models$/, ModelsPage],
   [/^\/endpoints(?:\/([^/]+))?$/, EndpointsPage],
+  [/^\/fileservers(?:\/([^/]+))?$/, FileServersPage],
   [/^\/environments$/, EnvironmentsPage],
   [/^\/people$/, PeoplePage],
   [/^\/submit$/, SubmitPage],
@@ -32,6 +34,7 @@ const MENU = [
   ["/", "Runs", "r"],
   ["/clusters", "Clusters", "c"],
   ["/data", "Data", "d"],
+  ["/fileservers", "File servers", "f"],
   ["/models", "Models", "m"],
   ["/endpoints", "Endpoints", "n"],
   ["/environments", "Environments", "e"],

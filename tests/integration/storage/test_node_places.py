@@ -23,10 +23,10 @@ from tests.conftest import MUSTER, wait_until
 from tests.integration.server.conftest import Site
 from tests.integration.storage.conftest import Azurite, Container
 
-from muster.agent.prepare import mounts
 from muster.client.connect import connect
 from muster.client.storage import Storage
 from muster.client.workspace import find_workspace
+from muster.host import mounts
 from muster.storage.connectors.base import TransferError
 from muster.storage.connectors.opening import open_access
 from muster.storage.staging.cache import Cache

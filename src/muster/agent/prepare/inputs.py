@@ -16,9 +16,9 @@ from pathlib import Path
 from muster.agent.link import Backoff, Link
 from muster.agent.mover import Failed, Mover, Rate, Renew, Serving
 from muster.agent.peers import Peers
-from muster.agent.prepare import mounts
 from muster.defaults import LISTING_RETRY_S
 from muster.errors import UserError
+from muster.host import mounts
 from muster.host.children import Abandoned
 from muster.host.hashing import sha256_of
 from muster.paths import AttemptPaths
@@ -95,6 +95,8 @@ class Inputs:
                 "file", item.source.removeprefix("file://"), folder=item.type != "uri_file", label=item.source
             )
         access = item.access
+        if access.mount:
+            access = replace(access, url=str(self.paths.mounts / access.mount / access.url), mount="")
         is_listed = access.kind != "file" or access.asset is not None
         if access.manifest_by_reference and item.mode != "direct" and is_listed:
             return replace(access, manifest=self._manifest(item), manifest_by_reference=False)

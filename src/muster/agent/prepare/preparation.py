@@ -19,6 +19,7 @@ from muster.agent.link import Backoff
 from muster.agent.prepare import code, ports, preflight
 from muster.agent.prepare.inputs import Inputs
 from muster.agent.prepare.outputs import check_outputs, output_paths
+from muster.agent.prepare.shares import Shares
 from muster.agent.prepare.wheels import NodeWheels
 from muster.agent.refusal import Refusal, refusal_of
 from muster.agent.run.container import sandbox
@@ -77,13 +78,14 @@ class Preparation:
         facts, mpi = self._check(needs, order, paths, environment, python, python_bin)
         resumed, resume_dir, about_resume = checkpoints.fetch(order, paths, self._services.link)
         facts = replace(facts, notices=(*facts.notices, *about_resume), machine=identity.machine())
+        shares = self._mount_shares(order, paths)
         outputs = output_paths(order, paths)
         check_outputs(order, self._services.link, self._mover(), self._doing)
         inputs = self._bring_inputs(order, paths)
         held = ports.hold(order.ports_count, order.ports_preferred, order.ports_avoid, chosen=needs.port)
         tmp = str(folder.short_tmp(paths))
         return PreparedAttempt(
-            tuple(held), inputs, outputs, python, python_bin, tmp, resumed, resume_dir, facts, environment, mpi
+            tuple(held), inputs, outputs, python, python_bin, tmp, resumed, resume_dir, facts, environment, shares, mpi
         )
 
     def _check(
@@ -150,6 +152,11 @@ class Preparation:
             order, paths, services.link, self._mover(), self._doing, self._note, services.peers
         )
         return self._attempt.inputs.prepare()
+
+    def _mount_shares(self, order: Order, paths: AttemptPaths) -> dict[str, str]:
+        services = self._services
+        self._attempt.shares = Shares(order, paths, services.link, self._mover(), self._doing)
+        return self._attempt.shares.prepare() if order.mounts else {}
 
     def _mover(self) -> mover.Mover:
         return mover.Mover(self._services.mark, self._attempt.unwanted)

@@ -116,6 +116,7 @@ class LaunchFiles:
             "MUSTER_STOP_FILE": self._stop_file,
             "MUSTER_CHECKPOINT_DIR": str(paths.checkpoints),
             **({"MUSTER_RESUME_DIR": prepared.resume} if prepared.resume else {}),
+            **({"MUSTER_MOUNTS": str(paths.mounts)} if prepared.mounts else {}),
             **{f"MUSTER_INPUT_{name}": value for name, value in prepared.inputs.items()},
             **{f"MUSTER_OUTPUT_{name}": value for name, value in prepared.outputs.items()},
         }

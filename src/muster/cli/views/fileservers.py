@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from muster.cli.text import counted, moment, size, table
 from muster.cli.views.columns import Column, fit
-from muster.wire.fileservers import FileServerView, FillView
+from muster.wire.data.fileservers import FileServerView, FillView
 
 
 def listing(servers: Sequence[FileServerView], now: float, room: int | None) -> list[str]:

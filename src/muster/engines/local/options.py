@@ -13,7 +13,6 @@ _WITHOUT_EFFECT = {
     "subnet": "places machines in a network",
     "vnet": "places machines in a network",
     "interface": "chooses between networks of several machines",
-    "mounts": "lets several machines see a share",
 }
 
 

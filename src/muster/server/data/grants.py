@@ -6,12 +6,13 @@ import ipaddress
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from sqlalchemy import Connection, insert, select, update
 
 from muster import errors
+from muster.clusters.options import parse_options
 from muster.control.access import Action, Caller, require
 from muster.defaults import GRANT_CHECK_S, GRANT_S
 from muster.job import rules
@@ -28,6 +29,7 @@ from muster.storage.granting import DATA_ROUTE, Asked, Terms, access_of, file_to
 from muster.storage.grants import Grant, new_id, sign, verify
 from muster.storage.kinds import BlobContainer, SharedFolder, StoreSpec
 from muster.wire import states
+from muster.wire.codec import Json
 from muster.wire.data.access import (
     INLINE_FILES,
     READ,
@@ -55,6 +57,8 @@ class Holder:
     attempt: int
     same_machine: bool
     """Its nodes see the folders of the server's machine."""
+    mounts: Mapping[str, str] = field(default_factory=dict)
+    """By file server: the name under which the nodes mount it."""
 
     @property
     def subject(self) -> str:
@@ -65,7 +69,7 @@ def attempt_of(context: Context, connection: Connection, node: str, run: str, at
     """An attempt's job, if it is open on the node."""
     placements, clusters = tables.placements, tables.clusters
     row = connection.execute(
-        select(tables.runs.c.spec, placements.c.phase, clusters.c.engine)
+        select(tables.runs.c.spec, placements.c.phase, clusters.c.engine, clusters.c.options)
         .join(placements, placements.c.run_id == tables.runs.c.id)
         .outerjoin(clusters, clusters.c.name == placements.c.cluster)
         .where(tables.runs.c.id == run, placements.c.number == attempt, placements.c.node == node)
@@ -73,7 +77,13 @@ def attempt_of(context: Context, connection: Connection, node: str, run: str, at
     if row is None or row.phase not in states.IS_OPEN:
         raise errors.AccessDenied(f"attempt {attempt} of {run} is not on {node}, or it is over")
     same_machine = context.nodes.engines.on_this_machine(row.engine)
-    return Holder(run, attempt, same_machine), JobSpec.model_validate(row.spec, strict=False)
+    return Holder(run, attempt, same_machine, mounted(row.options)), JobSpec.model_validate(row.spec, strict=False)
+
+
+def mounted(options: Mapping[str, Json] | None) -> dict[str, str]:
+    """By file server: the name under which the nodes of a cluster mount it."""
+    found = parse_options(options or {}).mounts
+    return {mount.file_server: mount.target for mount in found if mount.file_server is not None}
 
 
 def input_of(spec: JobSpec, name: str) -> Input:
@@ -163,6 +173,8 @@ def _access(context: Context, connection: Connection, location: Location, asked:
     store = find_store(context, connection, location)
     if store is not None:
         spec, path = store
+        if isinstance(spec.options, SharedFolder) and spec.name in holder.mounts:
+            return Access("file", path, asked.scope, asked.folder, mount=holder.mounts[spec.name])
         return access_of(spec, replace(asked, path=path), terms(context, holder.same_machine))
     if location.kind == "local":
         return Access("file", location.path, asked.scope, asked.folder)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 from sqlalchemy import Connection
 
-from muster.server.data import assets, grants, peers
+from muster.server.data import assets, grants, mounts, peers
 from muster.server.database.connection import Transaction
 from muster.server.database.records import find_run
 from muster.server.environments import records
@@ -14,6 +14,7 @@ from muster.server.http.uploads import in_thread
 from muster.server.runs import outputs
 from muster.wire.data.access import FileList
 from muster.wire.environments import AgreedVersions
+from muster.wire.node.mounts import MountOrders
 from muster.wire.node.peers import BlocksAnswer, BlocksRequest, PeerHello, PeerIdentity
 from muster.wire.node.requests import (
     EnvironmentReport,
@@ -51,6 +52,16 @@ async def manifest(node: NodeOf, run: str, attempt: int, name: str, context: Con
     # The storage is listed meanwhile, which may take long.
     async with context.data.storage_calls:
         return await in_thread(lambda: context.database.read_now(look))
+
+
+@router.get("/mounts")
+async def mounted(node: NodeOf, run: str, attempt: int, context: ContextOf) -> MountOrders:
+    """What is mounted for an attempt, with fresh credentials."""
+    # A storage may be listed meanwhile, which may take long.
+    async with context.data.storage_calls:
+        return await in_thread(
+            lambda: context.database.read_now(lambda c: mounts.orders(context, c, node, run, attempt))
+        )
 
 
 @router.post("/grants")

@@ -23,7 +23,7 @@ from muster.server.runs import submission
 from muster.wire import states
 from muster.wire.codec import Json, from_json, to_json
 from muster.wire.data.access import Access
-from muster.wire.fileservers import (
+from muster.wire.data.fileservers import (
     FileServerOrders,
     FileServerReport,
     FileServerView,

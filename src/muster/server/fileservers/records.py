@@ -23,7 +23,7 @@ from muster.server.database.records import upsert
 from muster.server.nodes import clusters
 from muster.storage.addresses import parse_address, safe_path
 from muster.wire.codec import Json, to_json
-from muster.wire.fileservers import FileServerChanges, FillProgress, NewFileServer, NewFill, check_clients
+from muster.wire.data.fileservers import FileServerChanges, FillProgress, NewFileServer, NewFill, check_clients
 
 THIS_MACHINE = "127.0.0.1/32"
 _SERVERS, _FILLS = tables.file_servers, tables.fills
@@ -145,11 +145,13 @@ def add_fill(context: Context, transaction: Transaction, name: str, new: NewFill
         )
     transaction.execute(delete(_FILLS).where(*mine))
     progress = to_json(FillProgress(0, "waiting"))
-    transaction.execute(
-        insert(_FILLS),
-        {"id": int(clock.now() * 1e6), "server": name, "source": source, "path": to, "progress": progress, "created_by": caller.subject,
-         "created_at": clock.now()},
-    )  # fmt: skip
+    now = clock.now()
+    # Never one that an earlier fill had: the node remembers by it what it has brought.
+    kept = {
+        "id": int(now * 1e6), "server": name, "source": source, "path": to, "progress": progress,
+        "created_by": caller.subject, "created_at": now,
+    }  # fmt: skip
+    transaction.execute(insert(_FILLS), kept)
     wake(context, transaction)
 
 

@@ -15,7 +15,7 @@ from muster.server.http.paging import PageOf
 from muster.server.http.uploads import in_thread
 from muster.server.people import audit
 from muster.server.runs import changes
-from muster.wire.fileservers import (
+from muster.wire.data.fileservers import (
     FileServerChanges,
     FileServerOrders,
     FileServerReport,
@@ -107,9 +107,10 @@ async def delete_file_server(name: str, context: ContextOf, caller: CallerOf, ke
 async def report(run: LogToRun, body: FileServerReport, context: ContextOf) -> FileServerOrders:
     """What the process of a file server says, and what it is to do."""
     news = await context.database.read(lambda c: keeping.is_news(c, run, body))
-    context.fileservers.note(run, body)
     if news:
         await context.database.write(lambda t: keeping.take(context, t, run, body))
+    # Afterwards: whoever sees that it serves finds its address.
+    context.fileservers.note(run, body)
     return await context.database.read(lambda c: keeping.orders(context, c, run, body.attempt))
 
 

@@ -6,7 +6,7 @@ import asyncio
 import time
 from dataclasses import dataclass, field
 
-from muster.wire.fileservers import FileServerReport
+from muster.wire.data.fileservers import FileServerReport
 
 _FRESH_S = 15.0
 

@@ -8,11 +8,12 @@ from typing import Any
 from sqlalchemy import Connection, insert, select, update
 
 from muster import errors
-from muster.clusters.options import parse_options
+from muster.clusters.options import mount_notices, parse_options
 from muster.control.access import Caller
 from muster.engines.base import Cluster
 from muster.engines.registry import DEFAULT
 from muster.server.context import Context
+from muster.server.data import mounts
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.server.database.records import CLUSTERS, message_of
@@ -40,8 +41,10 @@ _PATIENCE_S = 2.0
 def check(context: Context, cluster: Cluster) -> list[str]:
     """Refuse settings that cannot work; returns notices. Engines may have to ask around, which takes a while."""
     engine = context.nodes.engines.get(cluster.engine)
-    parse_options(cluster.options)
-    return engine.check(cluster)
+    options = parse_options(cluster.options)
+    if options.mounts:
+        context.database.read_now(lambda connection: mounts.check(context, connection, options))
+    return [*engine.check(cluster), *mount_notices(options)]
 
 
 def create(transaction: Transaction, wanted: NewCluster) -> None:

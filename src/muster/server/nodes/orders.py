@@ -101,6 +101,7 @@ class Material:
     used_ports: tuple[int, ...] = ()
     """Of earlier attempts."""
     resume: tuple[int, ...] = ()
+    mounts: tuple[str, ...] = ()
 
 
 def stop_order(standing: Standing) -> Order | None:
@@ -150,6 +151,7 @@ def run_order(standing: Standing, material: Material) -> Order:
         run_token=material.run_token,
         secret=material.plan_secret,
         container=container,
+        mounts=material.mounts,
         sandbox=material.confinement if container is None else None,
     )
 
@@ -178,8 +180,9 @@ def _order(context: Context, connection: Connection, row: Any) -> Order:
 
 def _gather(context: Context, connection: Connection, row: Any) -> Material:
     spec = JobSpec.model_validate(row.spec, strict=False)
-    holder = grants.Holder(row.run_id, row.number, context.nodes.engines.on_this_machine(row.engine))
-    shared = parse_options(row.cluster_options or {}).shares_data(holder.same_machine)
+    here, options = context.nodes.engines.on_this_machine(row.engine), parse_options(row.cluster_options or {})
+    holder = grants.Holder(row.run_id, row.number, here, grants.mounted(row.cluster_options))
+    shared = options.shares_data(holder.same_machine)
     inputs, hidden = grants.input_orders(context, connection, spec, holder, shared), {}
     if names := secret_names(spec):
         try:
@@ -204,6 +207,7 @@ def _gather(context: Context, connection: Connection, row: Any) -> Material:
         timeout_s=allocations.time_left_s(connection, row.run_id, spec.limits.timeout, row.budget_from),
         used_ports=_used_ports(connection, row.run_id, row.number) if again else (),
         resume=_resume(connection, row.run_id, row.number) if again else (),
+        mounts=tuple(mount.target for mount in options.mounts),
     )
 
 

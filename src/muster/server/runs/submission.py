@@ -25,7 +25,7 @@ from muster.launch.plan import check as check_plan
 from muster.launch.plan import placeholder_slots, plan, sample_slots
 from muster.server.context import Context
 from muster.server.data import check as datacheck
-from muster.server.data import output_assets
+from muster.server.data import mounts, output_assets
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.server.database.records import BY_KEY, CLUSTERS, add_event
@@ -132,6 +132,7 @@ def _check(context: Context, connection: Connection, spec: JobSpec, submission: 
     quotas = Usage(clusters.rules_of(context, row, {}, 0), len(nodes[0].gpus) if nodes else 0)
     queue = context.nodes.engines.queue(row.engine)
     away = queue.trouble(clusters.cluster_of(row)) if queue is not None else ""
+    mounts.check_inputs(context, connection, spec, row)
     if why := (impossible(gang, nodes) if not away else None) or quotas.exceeded_by(gang):
         raise errors.JobError(f"the job can never start: it {why}", "Ask for less, or choose another compute.")
     if snapshot is not None and not context.files.snapshots.has(snapshot):

@@ -94,6 +94,18 @@ class Mount:
 
 
 @wire
+class MountShare:
+    """Mount an NFS share at a folder; it stays until the agent closes the line."""
+
+    host: str
+    port: int
+    export: str
+    target: str
+    read_only: bool = True
+    do: Literal["mount_share"] = "mount_share"
+
+
+@wire
 class Check:
     """Find out whether an output can be written, before anything is computed for it."""
 
@@ -104,7 +116,7 @@ class Check:
     do: Literal["check"] = "check"
 
 
-Request = Stage | Copy | Send | Measure | Mount | Check
+Request = Stage | Copy | Send | Measure | Mount | MountShare | Check
 
 
 @wire

@@ -30,6 +30,7 @@ from muster.storage.staging.messages import (
     Failure,
     Measure,
     Mount,
+    MountShare,
     ProgressReport,
     Report,
     Request,
@@ -37,6 +38,7 @@ from muster.storage.staging.messages import (
     Stage,
 )
 from muster.storage.staging.model import Progress, Unwanted, check_entries, stored_path, total_size
+from muster.storage.staging.nfs import MountedShare
 from muster.storage.staging.stage import Together, check_room, stage
 from muster.storage.staging.upload import check, measure, send
 from muster.wire.codec import from_json, to_json
@@ -113,6 +115,10 @@ def _carried_out(request: Request, line: Line) -> Done:
             return _send(request, line)
         case Mount():
             return _mount(request, line)
+        case MountShare():
+            share = MountedShare(request.host, request.port, request.export, Path(request.target), request.read_only)
+            line.at_end.append(share.close)
+            return Done()
         case Check():
             check(open_output(request.access, request.server, line.refresh), request.name)
             return Done()

@@ -100,6 +100,8 @@ class Access:
     """`NAME:VERSION` of the data asset, whose content never changes."""
     manifest: tuple[FileEntry, ...] | None = None
     """What a folder holds, where that is known and short."""
+    mount: str = field(default="", metadata=OMIT)
+    """The node's mount that `url` is a path of, where the files lie on a share that the cluster mounts."""
     manifest_by_reference: bool = False
     """What it holds is known, or has to be listed by the server: `GET agents/NODE/manifest`."""
 

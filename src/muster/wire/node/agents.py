@@ -201,6 +201,8 @@ class Order:
     """Known to the nodes of this attempt alone; opens the way from its mpirun to them."""
     container: Container | None = None
     """The image that the ranks run in."""
+    mounts: tuple[str, ...] = field(default=(), metadata=OMIT)
+    """Names of the shares that are mounted for the attempt; how, the server says when it is asked."""
     sandbox: Confinement | None = field(default=None, metadata=OMIT)
     """What keeps ranks without an image from the rest of the node; None: they are whoever runs the agent."""
 

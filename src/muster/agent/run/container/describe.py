@@ -120,8 +120,10 @@ def attempt_mounts(prepared: PreparedAttempt, paths: AttemptPaths) -> list[Mount
     Each folder is a mount of its own, so that none can be exchanged for a link that leads the agent elsewhere.
     """
     mounts = [Mount(str(folder), str(folder), True) for folder in own_folders(paths)]
-    read = (paths.launch, paths.inputs, paths.resume, paths.root / "bin")
-    mounts += [Mount(str(path), str(path)) for path in read if path != paths.resume or path.exists()]
+    read = (paths.launch, paths.inputs, paths.resume, paths.mounts, paths.root / "bin")
+    optional = (paths.resume, paths.mounts)
+    mounts += [Mount(str(path), str(path)) for path in read if path not in optional or path.exists()]
+    mounts += _mounts_elsewhere(prepared.mounts, paths.root, writable=False)
     mounts += _mounts_elsewhere(prepared.inputs, paths.root, writable=False)
     mounts += _mounts_elsewhere(prepared.outputs, paths.root, writable=True)
     if prepared.tmp != str(paths.tmp):

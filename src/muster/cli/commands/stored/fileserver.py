@@ -16,10 +16,10 @@ from muster.cli.text import counted
 from muster.cli.text import size as _size
 from muster.cli.views import fileservers as views
 from muster.client.connect import connect, connect_to_read
-from muster.client.fileservers import FileServers, new_file_server, parse_size
+from muster.client.fileservers.calls import FileServers, new_file_server, parse_size
 from muster.clusters.file_server import FileServerFile, load_file_server
 from muster.errors import UserError
-from muster.wire.fileservers import FileServerView, FillView
+from muster.wire.data.fileservers import FileServerView, FillView
 
 
 def complete_file_servers(incomplete: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Mounts below an attempt's folder: read-only views of cached data, and storage that is read over FUSE."""
+"""Mounts below an attempt's folder: read-only views of cached data, NFS shares, storage that is read over FUSE."""
 
 from __future__ import annotations
 
@@ -23,12 +23,18 @@ _libc = ctypes.CDLL(None, use_errno=True)
 def bind_read_only(source: Path, target: Path) -> bool:
     """Show a folder or file somewhere else, where nobody can write to it; False where this user may not mount."""
     flags = _MS_BIND | _MS_REMOUNT | _MS_RDONLY | _MS_NOSUID | _MS_NODEV
-    if _mount(source, target, _MS_BIND) != 0:
+    if _mount(str(source), target, _MS_BIND) != 0:
         return False
-    if _mount(source, target, flags) != 0:
+    if _mount(str(source), target, flags) != 0:
         unmount(target)
         return False
     return True
+
+
+def mount_nfs(share: str, target: Path, options: str, read_only: bool) -> int:
+    """Mount `HOST:/EXPORT` of an NFS server of version 4; 0, or the error's number."""
+    flags = _MS_NOSUID | _MS_NODEV | (_MS_RDONLY if read_only else 0)
+    return ctypes.get_errno() if _mount(share, target, flags, "nfs4", options) != 0 else 0
 
 
 @functools.cache
@@ -76,8 +82,9 @@ def _by_fusermount(target: str) -> bool:
         return subprocess.run([program, "-uz", target], capture_output=True, check=False).returncode == 0
 
 
-def _mount(source: Path, target: Path, flags: int) -> int:
-    return int(_libc.mount(os.fsencode(source), os.fsencode(target), None, flags, None))
+def _mount(source: str, target: Path, flags: int, kind: str | None = None, options: str | None = None) -> int:
+    given = [None if text is None else text.encode() for text in (kind, options)]
+    return int(_libc.mount(os.fsencode(source), os.fsencode(target), given[0], flags, given[1]))
 
 
 def _unescape(text: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from muster.client.calls import Group, checking, segment
 from muster.errors import NotFound, UserError
-from muster.wire.fileservers import (
+from muster.wire.data.fileservers import (
     FileServerChanges,
     FileServerView,
     FillView,
