@@ -30,6 +30,7 @@ _HOME = {
     "Datastore": "muster.datastore",
     "Environment": "muster.environment",
     "Experiment": "muster.experiment",
+    "FileServer": "muster.sdk.fileserver",
     "Model": "muster.model",
     "MusterError": "muster.errors",
     "Run": "muster.run",
@@ -47,6 +48,7 @@ __all__ = [
     "Datastore",
     "Environment",
     "Experiment",
+    "FileServer",
     "Model",
     "MusterError",
     "Run",
@@ -69,6 +71,7 @@ if TYPE_CHECKING:
     from muster.run import Run
     from muster.runconfig import RunConfiguration
     from muster.script_run_config import ScriptRunConfig
+    from muster.sdk.fileserver import FileServer
     from muster.sdk.run import as_completed
     from muster.version import VERSION as __version__
     from muster.workspace import Workspace

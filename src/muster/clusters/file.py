@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -100,4 +100,29 @@ def _of_batch_ai(data: Mapping[str, Json]) -> dict[str, Json]:
     task = setup.get("setupTask") if isinstance(setup, Mapping) else None
     if isinstance(task, Mapping) and task.get("commandLine"):
         made["setup"] = task["commandLine"]
+    volumes = setup.get("mountVolumes") if isinstance(setup, Mapping) else None
+    if isinstance(volumes, Mapping) and (mounts := list(_mounts(volumes))):
+        made["mounts"] = mounts
     return made
+
+
+def _mounts(volumes: Mapping[str, Json]) -> Iterator[dict[str, Json]]:
+    """The volumes of Batch AI's clusters: storage is named by a datastore that is called like its mount."""
+    for kind, items in volumes.items():
+        for item in items if isinstance(items, list) else ():
+            if not isinstance(item, Mapping):
+                continue
+            target = str(item.get("relativeMountPath") or "").strip("/")
+            if kind == "fileServers":
+                server = item.get("fileServer")
+                path = str(server.get("id") if isinstance(server, Mapping) else "")
+                yield {"source": f"fileserver:{path.rstrip('/').rpartition('/')[2]}", "target": target}
+            elif kind in ("azureFileShares", "azureBlobFileSystems"):
+                yield {"source": f"azureml://datastores/{target}", "target": target}
+            else:
+                yield {"source": _share_of(str(item.get("mountCommand") or kind)), "target": target}
+
+
+def _share_of(command: str) -> str:
+    """The share of a mount command, such as `mount -t nfs4 HOST:/EXPORT $AZ_BATCHAI_MOUNT_ROOT/x`."""
+    return next((word for word in command.split() if ":/" in word and not word.startswith("-")), command)

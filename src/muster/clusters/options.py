@@ -19,7 +19,7 @@ from muster.wire.codec import Json
 NFS_PORT = 2049
 _FILE_SERVER = re.compile("fileserver:([a-z][-a-z0-9]{0,30}[a-z0-9])")
 _HOST = r"(?P<host>[A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9a-fA-F:]+\])"
-_NFS = re.compile(_HOST + r":(?P<export>/[^\s,]*)")
+_NFS = re.compile(_HOST + r":(?P<export>/(?!/)[^\s,]*)")
 _NFS_URL = re.compile(r"nfs://" + _HOST + r"(?::(?P<port>[0-9]{1,5}))?(?P<export>/[^\s,]*)")
 _TARGET = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 Count = Annotated[int, Field(ge=0, le=10_000)]

@@ -163,6 +163,8 @@ class _Translation:
         }
         yield 'mkdir -p "$PWD/.batchai/mounts" "$PWD/logs"'
         yield "export " + " ".join(f"{name}={value}" for name, value in exports.items())
+        # What the cluster mounts is seen there, too.
+        yield '[ -z "$MUSTER_MOUNTS" ] || ln -sfn "$MUSTER_MOUNTS"/* "$AZ_BATCHAI_MOUNT_ROOT"/'
         yield from self._links
         yield "hosts=${AZ_BATCH_HOST_LIST:-localhost}"
         yield 'printf "%s\\n" ${hosts//,/ } > "$AZ_BATCHAI_MPI_HOST_FILE.$$"'

@@ -38,10 +38,11 @@ def test_a_container_is_mounted_for_every_job_and_gone_with_it(fuse: None, site:
         "cmp $MUSTER_MOUNTS/photos/a.bin a.bin && cat $MUSTER_MOUNTS/photos/sub/b.txt; touch $MUSTER_MOUNTS/photos/x"
     )
     (site.folder / "a.bin").write_bytes(DATA)
-    run = site.run(command=command, compute="reading", code=".", resources={"instance_count": 2})
+    two = {"resources": {"instance_count": 2}, "distribution": {"type": "pytorch"}}
+    run = site.run(command=command, compute="reading", code=".", **two)
     view = site.wait(run)
-    printed = site.log(run)
-    assert b"text" in printed and b"Read-only" in printed, (view, printed)
+    printed = [site.log(run, f"user_logs/std_log_process_{rank}.txt") for rank in (0, 1)]
+    assert all(b"text" in text and b"Read-only" in text for text in printed), (view, printed)
     wait_until(lambda: not mounted_below(site.folder), 30.0, "the end of the mounts")
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from muster.clusters.file import load_cluster_file, parse_cluster
-from muster.clusters.options import parse_options
+from muster.clusters.file_server import parse_file_server
+from muster.clusters.options import mount_notices, parse_options
 from muster.clusters.sizes import catalogue, find_size, nearest
 from muster.errors import JobError, NotFound
 
@@ -87,3 +88,67 @@ def test_the_catalogue_knows_the_usual_sizes():
         assert size.price_per_hour is None or size.price_per_hour > 0
     assert parse_options({"vm_size": "NC6"}).hourly_price == 0.9
     assert parse_options({"vm_size": "NC6", "price_per_hour": 0.5}).hourly_price == 0.5
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("fileserver:imagenet", ("imagenet", None, None)),
+        ("10.1.0.7:/export/data", (None, ("10.1.0.7", 2049, "/export/data"), None)),
+        ("nfs://files.site:12049/data", (None, ("files.site", 12049, "/data"), None)),
+        ("azureml://datastores/blob/paths/x", (None, None, "azureml://datastores/blob/paths/x")),
+    ],
+)
+def test_what_nodes_mount(source: str, found: tuple[object, ...]) -> None:
+    mount = parse_options({"mounts": [{"source": source, "target": "data"}]}).mounts[0]
+    assert (mount.file_server, mount.nfs, mount.datastore) == found
+
+
+@pytest.mark.parametrize(
+    ("mounts", "why"),
+    [
+        ([{"source": "/mnt/x", "target": "x"}], "nothing that can be mounted"),
+        ([{"source": "fileserver:Bad Name", "target": "x"}], "nothing that can be mounted"),
+        ([{"source": "fileserver:a1", "target": "../x"}], "is no name"),
+        ([{"source": "fileserver:a1", "target": "/mnt"}], "is no name"),
+        ([{"source": "fileserver:a1", "target": "x", "read_only": False}], "is mounted read-only"),
+        ([{"source": "a:/b", "target": "x"}, {"source": "a:/c", "target": "x"}], "two mounts have the target 'x'"),
+        ([{"source": "a:/b", "target": "x", "options": "rw"}], "options"),
+    ],
+)
+def test_mounts_that_cannot_work_are_refused(mounts: list[dict[str, object]], why: str) -> None:
+    with pytest.raises(JobError, match=why):
+        parse_options({"mounts": mounts})
+
+
+def test_each_mount_comes_with_its_warning() -> None:
+    mounts = [{"source": "azureml://datastores/blob", "target": "raw"}, {"source": "a:/b", "target": "share"}]
+    raw, share = mount_notices(parse_options({"mounts": mounts}))
+    assert "raw" in raw and "too slow to feed GPUs" in raw
+    assert "share" in share and "one machine" in share
+
+
+def test_volumes_of_batch_ais_clusters_are_mounts() -> None:
+    volumes = {
+        "fileServers": [{"fileServer": {"id": "/subscriptions/x/fileServers/imagenet"}, "relativeMountPath": "nfs"}],
+        "azureBlobFileSystems": [{"accountName": "me", "containerName": "c", "relativeMountPath": "blob"}],
+        "unmanagedFileSystems": [{"mountCommand": "mount -t nfs4 10.1.0.7:/data /mnt", "relativeMountPath": "own"}],
+    }
+    scale = {"manual": {"targetNodeCount": 2}}
+    found = parse_cluster({"properties": {"scaleSettings": scale, "nodeSetup": {"mountVolumes": volumes}}})
+    assert found.options["mounts"] == [
+        {"source": "fileserver:imagenet", "target": "nfs"},
+        {"source": "azureml://datastores/blob", "target": "blob"},
+        {"source": "10.1.0.7:/data", "target": "own"},
+    ]
+
+
+def test_a_file_server_of_batch_ai_is_as_large_as_its_disks() -> None:
+    properties = {"vmSize": "Standard_D2", "dataDisks": {"diskSizeInGB": 10, "diskCount": 2}}
+    found = parse_file_server({"name": "nfs", "properties": properties}, "f.json")
+    assert (found.name, found.size_bytes) == ("nfs", 20 * 10**9)
+    assert any("vmSize" in notice for notice in found.notices)
+    with pytest.raises(JobError, match="dataDisks"):
+        parse_file_server({"vmSize": "x"}, "f.json")
+    with pytest.raises(JobError, match="diskCount 0"):
+        parse_file_server({"dataDisks": {"diskSizeInGB": 10, "diskCount": 0}}, "f.json")

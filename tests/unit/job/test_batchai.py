@@ -146,7 +146,7 @@ def test_the_rest_of_a_job() -> None:
     ("properties", "expected"),
     [
         ({"scaleSettings": {}}, "muster cluster create"),
-        ({"dataDisks": {}}, "muster datastore create"),
+        ({"dataDisks": {}}, "muster fileserver create"),
         ({"customToolkitSettings": {}}, "Add one of them"),
         ({"customToolkitSettings": {"commandLine": "x"}, "horovodSettings": {}}, "Give one of"),
         ({"customToolkitSettings": {"commandLine": "x"}, "nodeCount": "two"}, "whole number"),

@@ -96,13 +96,15 @@ def start(context: Context, transaction: Transaction, row: Row[Any]) -> None:
 def kept(context: Context, connection: Connection, row: Row[Any]) -> control.Kept:
     """A file server as decisions see it."""
     runs = tables.runs
-    run = connection.execute(select(runs.c.status, runs.c.ended_at).where(runs.c.id == row.run_id)).first()
+    run = connection.execute(
+        select(runs.c.status, runs.c.ended_at, runs.c.attempt).where(runs.c.id == row.run_id)
+    ).first()
     report = context.fileservers.of(row.run_id)
     return control.Kept(
         run.status if run is not None else None,
         clock.now() - run.ended_at if run is not None and run.ended_at is not None else 0.0,
         row.has_served,
-        report is not None and report.port is not None,
+        run is not None and report is not None and report.port is not None and report.attempt >= run.attempt,
         row.removes,
     )
 
