@@ -7,6 +7,7 @@ import re
 from playwright.sync_api import expect
 from tests.conftest import wait_until
 from tests.integration.portal.conftest import SCRIPT_TAG, Portal
+from tests.integration.storage.test_fileservers import require_nfs
 
 ESCAPE = "\033]0;title\007\033[2J\033[31mred\033[0m"
 
@@ -280,6 +281,36 @@ def test_an_endpoint_is_asked_from_its_page_and_its_traffic_changed(portal: Port
     page.set_viewport_size({"width": 390, "height": 844})
     assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
     assert portal.muster("endpoint", "delete", "digits", "--yes").returncode == 0
+    assert portal.trouble == []
+
+
+def test_a_file_server_is_filled_and_deleted_from_its_page(portal: Portal) -> None:
+    require_nfs()
+    folder = portal.site.folder
+    (folder / "images").mkdir()
+    (folder / "images" / "a.txt").write_text("one")
+    address = "azureml://datastores/workspaceblobstore/paths/set"
+    assert portal.muster("data", "upload", "images", address).returncode == 0
+    made = portal.muster("fileserver", "create", "pictures", "--size", "1GB", "--folder", str(folder / "served"))
+    assert made.returncode == 0, made.stderr
+    page = portal.page("/fileservers")
+    page.get_by_role("link", name="pictures").click()
+    expect(page.get_by_role("heading", name="File servers / pictures")).to_be_visible()
+    expect(page.get_by_text("nfs://127.0.0.1:")).to_be_visible()
+    page.get_by_label("Source").fill("./images")
+    page.get_by_role("button", name="Fill").click()
+    expect(page.get_by_text("is no address of a datastore")).to_be_visible()
+    page.get_by_label("Source").fill(address)
+    page.get_by_label("To").fill("train")
+    page.get_by_role("button", name="Fill").click()
+    expect(page.locator("tbody tr")).to_contain_text("filled", timeout=30_000)
+    assert (folder / "served" / "data" / "train" / "a.txt").read_text() == "one"
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    page.get_by_role("button", name="Delete").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    expect(page.get_by_text("muster fileserver create NAME --size SIZE")).to_be_visible(timeout=30_000)
+    assert not (folder / "served").exists()
     assert portal.trouble == []
 
 

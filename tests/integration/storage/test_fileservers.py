@@ -103,11 +103,8 @@ def test_data_of_a_container_are_served_and_survive_kills(
     site.agent(again.node or "").kill()
     process.wait(30)
 
-    def is_back() -> bool:
-        now = servers.show("pictures")
-        return now.state == "serving" and now.node is not None and len(site.view(now.run or "")["attempts"]) == 2
-
-    wait_until(is_back, 60.0, "the next attempt")
+    wait_until(lambda: len(site.view(again.run or "")["attempts"]) == 2, 60.0, "the next attempt")
+    wait_until(lambda: servers.show("pictures").state == "serving", 60.0, "its service")
     wait_until(lambda: servers.show("pictures").is_filled, 30.0, "the data")
     back = servers.show("pictures")
     assert (back.port, back.run) == (pictures.port, pictures.run)
