@@ -55,6 +55,7 @@ class RaySite:
         number = os.getpid() * 8 + next(_numbers) % 8
         name = self.name = f"h{number % 1_000_000}-"
         subnet = f"10.{200 + number // 250 % 50}.{number % 250}"
+        self.cpus = cpus
         self._networked = False
         self._autoscaling = autoscaling
         self._secured = secured
@@ -228,6 +229,15 @@ class RaySite:
 
     def heal(self, host: str) -> None:
         _ip("link", "set", f"v{host}", "up")
+
+    def cut_server(self) -> Callable[[], None]:
+        """Take this machine's address on the hosts' network away, until the returned is called."""
+        address = (f"{self.server_address}/24", "dev", f"{self.name}0")
+        _ip("addr", "del", *address)
+        return lambda: _ip("addr", "add", *address)
+
+    def has_ray(self, host: str) -> bool:
+        return any(command[0].endswith("/raylet") for command in self.running(host).values())
 
     def close(self) -> None:
         for host in self.hosts if self._networked else ():
