@@ -26,6 +26,9 @@ TUNING = {
     "GRPC_ENABLE_FORK_SUPPORT": "0",
 }
 
+# Nodes outlive a head whose tables are in Redis for as long as a machine may take to start again.
+HEAD_AWAY_S = 120
+
 TOKEN, CA, CERTIFICATE, KEY = "token", "ca.crt", "node.crt", "node.key"
 SECRETS = (TOKEN, CA, CERTIFICATE, KEY)
 
@@ -55,6 +58,10 @@ class Setup:
     further: Sequence[str] = ()
     """Further arguments of `ray start`."""
     tls: bool = True
+    redis: str = ""
+    """`HOST:PORT` of the Redis in which the head keeps its tables; empty: in its memory."""
+    storage_namespace: str = ""
+    """The cluster's name in that Redis."""
 
     @property
     def head(self) -> Host:
@@ -71,7 +78,16 @@ def environment(setup: Setup) -> dict[str, str]:
     found = TUNING | token_environment(f"{setup.folder}/{TOKEN}")
     if setup.tls:
         found |= tls_environment(*(f"{setup.folder}/{name}" for name in (CA, CERTIFICATE, KEY)))
-    return found
+    return found | (redis_environment(setup.redis, setup.storage_namespace) if setup.redis else {})
+
+
+def redis_environment(address: str, namespace: str) -> dict[str, str]:
+    """A head that comes back finds its tables in Redis, and the nodes wait for it; the same on every host."""
+    return {
+        "RAY_REDIS_ADDRESS": address,
+        "RAY_external_storage_namespace": namespace,
+        "RAY_gcs_rpc_server_reconnect_timeout_s": str(HEAD_AWAY_S),
+    }
 
 
 def token_environment(file: str) -> dict[str, str]:
