@@ -23,6 +23,7 @@ import psutil
 from muster.engines.ray.machines import certificates, starting
 
 _PATIENCE_S = 120.0
+REDIS_PORT = 6380
 FAKE_HEAD_ID = "f" * 51 + "00000"
 _numbers = itertools.count()
 _STARTED = "Ray runtime started"
@@ -39,7 +40,10 @@ def missing() -> str:
 
 
 class RaySite:
-    """Hosts `NAME1` … with Ray on each; the first is the head. `server_address` is this machine's on their network."""
+    """Hosts `NAME1` … with Ray on each; the first is the head. `server_address` is this machine's on their network.
+
+    With `redis` the head keeps its tables in a Redis on this machine, and gives no CPUs to gangs.
+    """
 
     def __init__(
         self,
@@ -49,6 +53,7 @@ class RaySite:
         autoscaling: Mapping[str, object] | None = None,
         dashboard: bool = False,
         secured: bool = True,
+        redis: bool = False,
     ) -> None:
         self.root = Path(tempfile.mkdtemp(prefix="mr-"))
         # Its own for every site, so that two on one machine do not meet.
@@ -65,14 +70,17 @@ class RaySite:
         self.server_address = f"{subnet}.1"
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
         listed = [starting.Host(self.addresses[host]) for host in self.hosts]
-        further = ["--block", f"--num-cpus={cpus}", "--object-store-memory=80000000"]
+        further = ["--block", "--object-store-memory=80000000"]
         if autoscaling is not None:
             # Ray's own autoscaler, with machines that are processes of the head's host.
             further.append(f"--autoscaling-config={self.root}/autoscaling.yaml")
         head = f"--dashboard-host={self.addresses[self.hosts[0]]}"
         self._of_head = ["--include-dashboard=true", head] if dashboard else []
         ray = str(Path(sys.executable).with_name("ray"))
-        self.setup = starting.Setup(listed, str(self.root), ray, further=further)
+        kept_in = f"{self.server_address}:{REDIS_PORT}" if redis else ""
+        self.setup = starting.Setup(
+            listed, str(self.root), ray, further=further, redis=kept_in, storage_namespace=name if redis else ""
+        )
         certificates.make(self.root, list(self.addresses.values()))
 
     @property
@@ -101,7 +109,19 @@ class RaySite:
 
     def start(self) -> None:
         self._make_network()
+        if self.setup.redis:
+            self._start_redis()
         self.start_all()
+
+    def _start_redis(self) -> None:
+        """On this machine, for the hosts' network alone."""
+        command = ["redis-server", "--bind", self.server_address, "--port", str(REDIS_PORT), "--protected-mode", "no"]
+        with (self.root / "redis.log").open("wb") as log:
+            self._daemons["redis"] = subprocess.Popen(
+                [*command, "--save", "", "--dir", str(self.root)], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+        ready = "Ready to accept connections"
+        self._wait(lambda: ready in (self.root / "redis.log").read_text(errors="replace"), "Redis", "redis")
 
     def start_all(self) -> None:
         """Ray on every host, the head first."""
@@ -126,7 +146,9 @@ class RaySite:
     def start_ray(self, host: str, wait: bool = True, python_path: str = "") -> None:
         """Ray on a host; `python_path`: where its processes find modules first."""
         me = starting.Host(self.addresses[host])
-        made = [*starting.arguments(self.setup, me), *(self._of_head if host == self.hosts[0] else ())]
+        is_head = host == self.hosts[0]
+        cpus = 0 if is_head and self.setup.redis else self.cpus
+        made = [*starting.arguments(self.setup, me), f"--num-cpus={cpus}", *(self._of_head if is_head else ())]
         self._session.mkdir(exist_ok=True)
         if self._autoscaling is not None:
             (self.root / "autoscaling.yaml").write_text(json.dumps(self._autoscaling))
@@ -244,6 +266,8 @@ class RaySite:
             for process in self.running(host):
                 with contextlib.suppress(psutil.Error):
                     process.kill()
+        if redis := self._daemons.get("redis"):
+            redis.kill()
         for daemon in self._daemons.values():
             daemon.wait()
         for host in self.hosts:

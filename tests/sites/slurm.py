@@ -103,7 +103,7 @@ class SlurmSite:
         self.root = Path(tempfile.mkdtemp(prefix="msl-", dir="/tmp"))
         self.nodes = [f"n{index}" for index in range(1, num_nodes + 1)]
         self.config = self.root / "slurm.conf"
-        self._cpus = cpus
+        self.cpus = cpus
         self._accounting = accounting
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
         self._configure()
@@ -205,7 +205,7 @@ class SlurmSite:
         self._node_ports = dict(zip(self.nodes, ports, strict=False))
         self._ports = {"slurmdbd": ports[-2], "database": ports[-3]}
         nodes = "\n".join(
-            f"NodeName={node} NodeHostname={socket.gethostname()} NodeAddr=127.0.0.1 Port={port} CPUs={self._cpus} "
+            f"NodeName={node} NodeHostname={socket.gethostname()} NodeAddr=127.0.0.1 Port={port} CPUs={self.cpus} "
             "RealMemory=1000 Gres=gpu:2 State=UNKNOWN"
             for node, port in self._node_ports.items()
         )
