@@ -81,6 +81,10 @@ class Scene:
                     found.append(process)
         return found
 
+    def compute(self, moment: str) -> str:
+        """The cluster that a run of this moment is for."""
+        return {"queued": "held", "preparing": "slow"}.get(moment, "main")
+
     def is_queued(self, run_id: str) -> bool:
         raise NotImplementedError
 
@@ -112,6 +116,15 @@ class SlurmScene(Scene):
 class RayScene(Scene):
     ray: RaySite
     holds: bool = False
+
+    @property
+    def options(self) -> dict[str, object]:
+        return {**self.ray.options, "cut_off_seconds": 8}
+
+    def compute(self, moment: str) -> str:
+        if moment == "preparing" and all(cluster.name != "slow" for cluster in self.client.clusters()):
+            self.client.create_cluster("slow", "ray", {**self.options, "setup": self.set_up})
+        return "slow" if moment == "preparing" else "main"
 
     def is_queued(self, run_id: str) -> bool:
         return "waits" in self.view(run_id).reason
@@ -159,14 +172,19 @@ def scene() -> Iterator[SlurmScene]:
 def ray_scene() -> Iterator[RayScene]:
     with _workspace() as folder, contextlib.closing(RaySite()) as ray:
         ray.start()
-        made = RayScene(folder, ray)
-        create_workspace(folder, "deaths")
-        options = {**ray.options, "cut_off_seconds": 8}
-        made.client.create_cluster("main", "ray", options)
-        made.client.create_cluster("held", "ray", options)
-        made.client.create_cluster("slow", "ray", {**options, "setup": made.set_up})
-        with _ended_server(folder):
+        with ray_workspace(ray, folder) as made:
             yield made
+
+
+@contextlib.contextmanager
+def ray_workspace(ray: RaySite, folder: Path) -> Iterator[RayScene]:
+    """A workspace with its clusters on a Ray that runs."""
+    made = RayScene(folder, ray)
+    if not (folder / ".muster").exists():
+        create_workspace(folder, "deaths")
+        made.client.create_cluster("main", "ray", made.options)
+    with _ended_server(folder):
+        yield made
 
 
 @contextlib.contextmanager
@@ -362,7 +380,7 @@ def arrange(here: Scene, moment: str) -> str | None:
     if moment == "idle":
         return None
     wait = f"touch {here.folder}/up; while [ ! -e {here.folder}/go ]; do sleep 0.1; done"
-    compute = {"queued": "held", "preparing": "slow"}.get(moment, "main")
+    compute = here.compute(moment)
     large = f"mkdir -p outputs; head -c {_OUTPUT_MB}000000 /dev/urandom > outputs/large"
     command = {"running": wait, "finalizing": large}.get(moment, "true")
     if moment == "queued":

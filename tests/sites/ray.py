@@ -99,9 +99,9 @@ class RaySite:
             **(secrets if self._secured else {}),
         }
 
-    @property
-    def _environment(self) -> dict[str, str]:
-        return starting.environment(self.setup) if self._secured else dict(starting.TUNING)
+    def _environment(self, host: str) -> dict[str, str]:
+        me = starting.Host(self.addresses[host])
+        return starting.environment(self.setup, me) if self._secured else dict(starting.TUNING)
 
     @property
     def dashboard(self) -> str:
@@ -152,7 +152,7 @@ class RaySite:
         self._session.mkdir(exist_ok=True)
         if self._autoscaling is not None:
             (self.root / "autoscaling.yaml").write_text(json.dumps(self._autoscaling))
-        told = {**self._environment, "RAY_TMPDIR": str(self._session)}
+        told = {**self._environment(host), "RAY_TMPDIR": str(self._session)}
         if python_path:
             told["PYTHONPATH"] = python_path
         if self._autoscaling is not None:
@@ -170,7 +170,12 @@ class RaySite:
         with (self.root / f"{host}.log").open("wb") as log:
             self._daemons[host] = subprocess.Popen(
                 [*inside, *command],
-                env={**os.environ, **told, "RAY_raylet_start_wait_time_s": "120", "PYTHONUNBUFFERED": "1"},
+                env={
+                    **os.environ,
+                    **told,
+                    "RAY_raylet_start_wait_time_s": f"{_PATIENCE_S:.0f}",
+                    "PYTHONUNBUFFERED": "1",
+                },
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -226,7 +231,7 @@ class RaySite:
     def ray(self, program: str, *arguments: str) -> str:
         """What a program of Ray's environment prints on the head."""
         found = str(Path(sys.executable).with_name(program))
-        told = {**self._environment, "RAY_TMPDIR": str(self._session)}
+        told = {**self._environment(self.hosts[0]), "RAY_TMPDIR": str(self._session)}
         daemon = str(self._daemons[self.hosts[0]].pid)
         done = subprocess.run(
             ["nsenter", "--target", daemon, "--mount", "--net", "--uts", found, *arguments],

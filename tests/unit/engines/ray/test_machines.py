@@ -183,6 +183,10 @@ def test_a_head_with_redis_is_told_of_it_on_hosts_and_in_clouds():
         assert "RAY_REDIS_ADDRESS=10.0.0.9:6379" in words
         assert "RAY_external_storage_namespace=many" in words
         assert "RAY_gcs_rpc_server_reconnect_timeout_s=120" in words
+    # The others only wait for the head for longer.
+    other = command(setup, setup.hosts[1])
+    assert "REDIS" not in other
+    assert 'RAY_gcs_rpc_server_reconnect_timeout_s="120"' in other
 
 
 def test_a_file_that_is_there_keeps_what_is_not_the_clusters_to_say():

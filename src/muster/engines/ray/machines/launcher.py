@@ -16,6 +16,7 @@ from muster.clusters.options import Options
 from muster.engines.ray.machines.starting import (
     CLIENT_PORT,
     GCS_PORT,
+    PATIENT,
     TOKEN,
     TUNING,
     redis_environment,
@@ -88,13 +89,14 @@ def _launcher(described: Described) -> Document:
         "setup_commands": [f"pip install 'muster-ml[ray]=={VERSION}'"],
         "head_start_ray_commands": [
             "ray stop",
-            f"{_environment(described)} ray start --head --port={GCS_PORT} --ray-client-server-port={CLIENT_PORT} "
-            "--autoscaling-config=~/ray_bootstrap_config.yaml --disable-usage-stats",
+            f"{_environment(described, head=True)} ray start --head --port={GCS_PORT} "
+            f"--ray-client-server-port={CLIENT_PORT} --autoscaling-config=~/ray_bootstrap_config.yaml "
+            "--disable-usage-stats",
         ],
         "worker_start_ray_commands": [
             "ray stop",
-            f"{_environment(described)} ray start --address=$RAY_HEAD_IP:{GCS_PORT} --labels={_LABEL}={described.name} "
-            "--disable-usage-stats",
+            f"{_environment(described, head=False)} ray start --address=$RAY_HEAD_IP:{GCS_PORT} "
+            f"--labels={_LABEL}={described.name} --disable-usage-stats",
         ],
     }
     if described.provider != "local":
@@ -195,11 +197,8 @@ def _refuse_impossible(described: Described) -> None:
 
 
 def _pod(described: Described, name: str, limits: Mapping[str, str]) -> Document:
-    tuning = TUNING
-    if described.redis:
-        # The operator says where Redis is; how long nodes wait for a head is theirs to know.
-        waits = "RAY_gcs_rpc_server_reconnect_timeout_s"
-        tuning = TUNING | {waits: redis_environment(described.redis, described.name)[waits]}
+    # The operator itself tells the head where Redis is.
+    tuning = TUNING | (PATIENT if described.redis else {})
     environment: list[Json] = [{"name": key, "value": value} for key, value in tuning.items()]
     resources: Document = {"limits": dict(limits), "requests": dict(limits)}
     container: Document = {"name": name, "image": f"muster-ray:{VERSION}", "env": environment, "resources": resources}
@@ -207,10 +206,10 @@ def _pod(described: Described, name: str, limits: Mapping[str, str]) -> Document
     return {"spec": spec}
 
 
-def _environment(described: Described) -> str:
+def _environment(described: Described, head: bool) -> str:
     found = TUNING | token_environment(f"{_FOLDER}/{TOKEN}")
     if described.redis:
-        found |= redis_environment(described.redis, described.name)
+        found |= PATIENT | (redis_environment(described.redis, described.name) if head else {})
     return " ".join(f"{name}={value}" for name, value in found.items())
 
 
