@@ -56,10 +56,15 @@ def main() -> None:
             ways = {"sbatch": lambda: by_sbatch(workspace, site), "muster": lambda: by_muster(workspace, site)}
             samples = interleave(2 if is_quick else 9, ways)
             many = 20 if is_quick else _MANY
-            pool = {**options, "cpus": 1, "max_nodes": len(site.nodes)}
-            workspace.client.create_cluster("small", "slurm-pool", pool)
+            # As many CPUs as the array gets, and like it no GPUs.
+            pool = {**options, "cpus": site.cpus, "gpus": 0, "max_nodes": len(site.nodes) - 1}
             array_s = by_array(site, many)
-            pooled_s, runs_s = by_runs(workspace, many, "small"), by_runs(workspace, many, "hpc")
+            workspace.client.create_cluster("small", "slurm-pool", pool)
+            pooled_s, submit_s = by_runs(workspace, many, "small")
+            again_s, _ = by_runs(workspace, many, "small")
+            workspace.client.delete_cluster("small")
+            _wait_until_idle(site)
+            runs_s, _ = by_runs(workspace, many // 4, "hpc")
             goes_on_s = after_a_lost_node(workspace, site)
     finally:
         site.close()
@@ -69,8 +74,10 @@ def main() -> None:
         median("muster run", samples["muster"], "s"),
         Figure("what muster run takes more", more, "s", at_most=0.5),
         Figure(f"sbatch --array of {many} small tasks", array_s, "s"),
-        Figure(f"{many} small runs in a pool", pooled_s, "s"),
-        Figure(f"{many} small runs, a job each", runs_s, "s"),
+        Figure(f"{many} small runs in a pool that starts with them", pooled_s, "s"),
+        Figure("of it until all were submitted", submit_s, "s"),
+        Figure(f"{many} small runs in a pool that is there", again_s, "s"),
+        Figure(f"{many // 4} small runs, a job each", runs_s, "s"),
         Figure("small runs in a pool against an array", pooled_s / array_s, "x", at_most=1.2),
         Figure("a lost node's run goes on after Slurm's notice", goes_on_s, "s", at_most=15.0),
     ]
@@ -110,10 +117,12 @@ def by_array(site: SlurmSite, count: int) -> float:
     return time.monotonic() - began
 
 
-def by_runs(workspace: Workspace, count: int, cluster: str) -> float:
-    spec = make_spec({"command": f"{sys.executable} -c pass", "compute": cluster})
+def by_runs(workspace: Workspace, count: int, cluster: str) -> tuple[float, float]:
+    """So many runs that each start Python once: until the last has ended, and until all were submitted."""
+    spec = make_spec({"command": f"{sys.executable} -c pass", "compute": cluster, "resources": {"gpus_per_node": 0}})
     began = time.monotonic()
     runs = [submit(workspace.client, spec, workspace.folder, python=sys.executable).id for _ in range(count)]
+    submitted_s = time.monotonic() - began
     deadline = time.monotonic() + _MANY_S
     for run_id in runs:
         while (view := workspace.client.run(run_id)).status not in states.TERMINAL:
@@ -122,7 +131,7 @@ def by_runs(workspace: Workspace, count: int, cluster: str) -> float:
             time.sleep(0.05)
         if view.status != states.COMPLETED:
             raise SystemExit(f"{run_id} ended as {view.status}: {view.verdict}")
-    return time.monotonic() - began
+    return time.monotonic() - began, submitted_s
 
 
 def after_a_lost_node(workspace: Workspace, site: SlurmSite) -> float:

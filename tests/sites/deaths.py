@@ -10,6 +10,7 @@ import contextlib
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -33,6 +34,8 @@ from muster.wire.runs import RunView
 MOMENTS = ("idle", "queued", "preparing", "running", "finalizing")
 PATIENCE_S = 150.0
 OPTIONS = {"partition": "batch", "poll_seconds": 0.5, "server_address": "127.0.0.1"}
+SERVER_CUT_S = 12.0
+"""Longer than an agent waits before it tries another way, shorter than it waits before it gives up."""
 _OUTPUT_MB = 150
 
 
@@ -78,8 +81,15 @@ class Scene:
                     found.append(process)
         return found
 
+    def compute(self, moment: str) -> str:
+        """The cluster that a run of this moment is for."""
+        return {"queued": "held", "preparing": "slow"}.get(moment, "main")
+
     def is_queued(self, run_id: str) -> bool:
         raise NotImplementedError
+
+    def hold(self) -> None:
+        """Have what comes next wait in the queue."""
 
     def let_go(self) -> None:
         """Have what is held in the queue start."""
@@ -105,6 +115,43 @@ class SlurmScene(Scene):
 @dataclass
 class RayScene(Scene):
     ray: RaySite
+    holds: bool = False
+
+    @property
+    def options(self) -> dict[str, object]:
+        return {**self.ray.options, "cut_off_seconds": 8}
+
+    def compute(self, moment: str) -> str:
+        if moment == "preparing" and all(cluster.name != "slow" for cluster in self.client.clusters()):
+            self.client.create_cluster("slow", "ray", {**self.options, "setup": self.set_up})
+        return "slow" if moment == "preparing" else "main"
+
+    def is_queued(self, run_id: str) -> bool:
+        return "waits" in self.view(run_id).reason
+
+    def hold(self) -> None:
+        """A group of somebody else's has every CPU."""
+        self.holds = True
+        self._on_ray(
+            "from ray.util import placement_group as make; "
+            f"bundles = [{{'CPU': {self.ray.cpus}}}] * {len(self.ray.hosts)}; "
+            "ray.get(make(bundles, 'STRICT_SPREAD', name='held', lifetime='detached').ready(), timeout=60)"
+        )
+
+    def let_go(self) -> None:
+        """A head that was started anew has forgotten the group."""
+        if not self.holds:
+            return
+        self.holds = False
+        self._on_ray(
+            "from ray.util import get_placement_group as find, placement_group_table as table; "
+            "held = 'held' in [group['name'] for group in table().values() if group['state'] != 'REMOVED']; "
+            "held and ray.util.remove_placement_group(find('held'))"
+        )
+
+    def _on_ray(self, code: str) -> None:
+        start = "import ray; ray.init('auto', namespace='others', logging_level='ERROR'); "
+        self.ray.ray("python", "-c", start + code)
 
 
 @contextlib.contextmanager
@@ -125,13 +172,19 @@ def scene() -> Iterator[SlurmScene]:
 def ray_scene() -> Iterator[RayScene]:
     with _workspace() as folder, contextlib.closing(RaySite()) as ray:
         ray.start()
-        made = RayScene(folder, ray)
-        create_workspace(folder, "deaths")
-        options = {**ray.options, "cut_off_seconds": 8}
-        made.client.create_cluster("main", "ray", options)
-        made.client.create_cluster("slow", "ray", {**options, "setup": made.set_up})
-        with _ended_server(folder):
+        with ray_workspace(ray, folder) as made:
             yield made
+
+
+@contextlib.contextmanager
+def ray_workspace(ray: RaySite, folder: Path) -> Iterator[RayScene]:
+    """A workspace with its clusters on a Ray that runs."""
+    made = RayScene(folder, ray)
+    if not (folder / ".muster").exists():
+        create_workspace(folder, "deaths")
+        made.client.create_cluster("main", "ray", made.options)
+    with _ended_server(folder):
+        yield made
 
 
 @contextlib.contextmanager
@@ -186,9 +239,7 @@ def head(here: Scene, run_id: str | None) -> Callable[[], None]:
 def raylet(here: Scene, run_id: str | None) -> Callable[[], None]:
     """That of a host with a part of the run which is not the head; of the last where there is none."""
     assert isinstance(here, RayScene)
-    nodes = here.view(run_id).attempts[-1].nodes if run_id else ()
-    others = [node.name for node in nodes if node.name in here.ray.hosts[1:]]
-    ray, host = here.ray, others[0] if others else here.ray.hosts[-1]
+    ray, host = here.ray, _host(here, run_id)
     ray.raylet(host).kill()
 
     def revive() -> None:
@@ -197,6 +248,13 @@ def raylet(here: Scene, run_id: str | None) -> Callable[[], None]:
         ray.revive()
 
     return revive
+
+
+def _host(here: RayScene, run_id: str | None) -> str:
+    """A host with a part of the run which is not the head; the last where there is none."""
+    nodes = here.view(run_id).attempts[-1].nodes if run_id else ()
+    others = [node.name for node in nodes if node.name in here.ray.hosts[1:]]
+    return others[0] if others else here.ray.hosts[-1]
 
 
 def broker(here: Scene, run_id: str | None) -> Callable[[], None]:
@@ -224,13 +282,92 @@ def server(here: Scene, run_id: str | None) -> Callable[[], None]:
     return lambda: None
 
 
+def node_link(here: Scene, run_id: str | None) -> Callable[[], None]:
+    """A host of the run, or the last, reaches nobody until its manager has given it up."""
+    if isinstance(here, SlurmScene):
+        return _slurm_node_link(here.slurm)
+    assert isinstance(here, RayScene)
+    ray, host = here.ray, _host(here, run_id)
+    ray.cut(host)
+
+    def heal() -> None:
+        until(lambda: host not in _living(here), "Ray's notice")
+        ray.heal(host)
+        # The daemon of a node that was given up ends itself.
+        until(lambda: not ray.has_ray(host), f"the end of Ray on {host}")
+        ray.revive()
+
+    return heal
+
+
+def server_link(here: Scene, run_id: str | None) -> Callable[[], None]:
+    """The server reaches no node, and none reaches it, for a while; nodes reach each other and their manager."""
+    if isinstance(here, SlurmScene):
+        ports = {port for port in _listening(here.server()) if port}
+        heal = _deaf(*ports)
+    else:
+        assert isinstance(here, RayScene)
+        heal = here.ray.cut_server()
+    time.sleep(SERVER_CUT_S)
+    return heal
+
+
+def _slurm_node_link(slurm: SlurmSite) -> Callable[[], None]:
+    """The controller no longer reaches the daemon of a node, which works on."""
+    busy = slurm.command("squeue", "-h", "-t", "running", "-o", "%B").split()
+    node = busy[0] if busy else slurm.nodes[0]
+    open_again = _deaf(slurm.port_of(node))
+
+    def heal() -> None:
+        until(lambda: _state(slurm, node).startswith("down") or _state(slurm, node).endswith("*"), "Slurm's notice")
+        open_again()
+
+    return heal
+
+
+def _deaf(*ports: int) -> Callable[[], None]:
+    """What is sent to these ports of this machine's own address gets lost, until the returned is called."""
+    rules = [["INPUT", "-i", "lo", "-p", "tcp", "--dport", str(port), "-j", "DROP"] for port in ports]
+    for rule in rules:
+        subprocess.run(["iptables", "-w", "-A", *rule], check=True)
+
+    def open_again() -> None:
+        for rule in rules:
+            subprocess.run(["iptables", "-w", "-D", *rule], check=True)
+
+    return open_again
+
+
+def _listening(process: psutil.Process) -> set[int]:
+    found = process.net_connections(kind="tcp")
+    return {item.laddr.port for item in found if item.status == psutil.CONN_LISTEN}
+
+
+def _living(here: RayScene) -> set[str]:
+    return {node.name for node in here.client.cluster("main").nodes if node.state in ("idle", "running")}
+
+
 Death = Callable[[Scene, str | None], Callable[[], None]]
 DEATHS: dict[str, dict[str, Death]] = {
-    "slurm": {"controller": controller, "slurmd": slurmd, "agent": agent, "server": server},
-    "ray": {"head": head, "raylet": raylet, "broker": broker, "bridge": bridge, "agent": agent, "server": server},
+    "slurm": {
+        "controller": controller,
+        "slurmd": slurmd,
+        "agent": agent,
+        "server": server,
+        "node's link": node_link,
+        "server's link": server_link,
+    },
+    "ray": {
+        "head": head,
+        "raylet": raylet,
+        "broker": broker,
+        "bridge": bridge,
+        "agent": agent,
+        "server": server,
+        "node's link": node_link,
+        "server's link": server_link,
+    },
 }
-MOMENTS_OF = {"slurm": MOMENTS, "ray": tuple(moment for moment in MOMENTS if moment != "queued")}
-"""A gang that waits in Ray's queue waits for nodes that others hold: nothing but time holds it there."""
 
 
 # Moments
@@ -243,9 +380,11 @@ def arrange(here: Scene, moment: str) -> str | None:
     if moment == "idle":
         return None
     wait = f"touch {here.folder}/up; while [ ! -e {here.folder}/go ]; do sleep 0.1; done"
-    compute = {"queued": "held", "preparing": "slow"}.get(moment, "main")
+    compute = here.compute(moment)
     large = f"mkdir -p outputs; head -c {_OUTPUT_MB}000000 /dev/urandom > outputs/large"
     command = {"running": wait, "finalizing": large}.get(moment, "true")
+    if moment == "queued":
+        here.hold()
     run_id = here.run(command=command, compute=compute, retry={"node_loss": 3, "platform": 3, "backoff_s": 0})
     reached: dict[str, Callable[[], bool]] = {
         "queued": lambda: here.is_queued(run_id),
@@ -327,7 +466,7 @@ def main() -> None:
     cells: list[Cell] = []
     engine = chosen.engine
     with scene() if engine == "slurm" else ray_scene() as here:
-        for death, moment in product(chosen.death or DEATHS[engine], chosen.moment or MOMENTS_OF[engine]):
+        for death, moment in product(chosen.death or DEATHS[engine], chosen.moment or MOMENTS):
             began = time.monotonic()
             try:
                 cells.append(play(here, death, moment))

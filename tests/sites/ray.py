@@ -23,6 +23,7 @@ import psutil
 from muster.engines.ray.machines import certificates, starting
 
 _PATIENCE_S = 120.0
+REDIS_PORT = 6380
 FAKE_HEAD_ID = "f" * 51 + "00000"
 _numbers = itertools.count()
 _STARTED = "Ray runtime started"
@@ -39,7 +40,10 @@ def missing() -> str:
 
 
 class RaySite:
-    """Hosts `NAME1` … with Ray on each; the first is the head. `server_address` is this machine's on their network."""
+    """Hosts `NAME1` … with Ray on each; the first is the head. `server_address` is this machine's on their network.
+
+    With `redis` the head keeps its tables in a Redis on this machine, and gives no CPUs to gangs.
+    """
 
     def __init__(
         self,
@@ -49,12 +53,14 @@ class RaySite:
         autoscaling: Mapping[str, object] | None = None,
         dashboard: bool = False,
         secured: bool = True,
+        redis: bool = False,
     ) -> None:
         self.root = Path(tempfile.mkdtemp(prefix="mr-"))
         # Its own for every site, so that two on one machine do not meet.
         number = os.getpid() * 8 + next(_numbers) % 8
         name = self.name = f"h{number % 1_000_000}-"
         subnet = f"10.{200 + number // 250 % 50}.{number % 250}"
+        self.cpus = cpus
         self._networked = False
         self._autoscaling = autoscaling
         self._secured = secured
@@ -64,14 +70,17 @@ class RaySite:
         self.server_address = f"{subnet}.1"
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
         listed = [starting.Host(self.addresses[host]) for host in self.hosts]
-        further = ["--block", f"--num-cpus={cpus}", "--object-store-memory=80000000"]
+        further = ["--block", "--object-store-memory=80000000"]
         if autoscaling is not None:
             # Ray's own autoscaler, with machines that are processes of the head's host.
             further.append(f"--autoscaling-config={self.root}/autoscaling.yaml")
         head = f"--dashboard-host={self.addresses[self.hosts[0]]}"
         self._of_head = ["--include-dashboard=true", head] if dashboard else []
         ray = str(Path(sys.executable).with_name("ray"))
-        self.setup = starting.Setup(listed, str(self.root), ray, further=further)
+        kept_in = f"{self.server_address}:{REDIS_PORT}" if redis else ""
+        self.setup = starting.Setup(
+            listed, str(self.root), ray, further=further, redis=kept_in, storage_namespace=name if redis else ""
+        )
         certificates.make(self.root, list(self.addresses.values()))
 
     @property
@@ -90,9 +99,9 @@ class RaySite:
             **(secrets if self._secured else {}),
         }
 
-    @property
-    def _environment(self) -> dict[str, str]:
-        return starting.environment(self.setup) if self._secured else dict(starting.TUNING)
+    def _environment(self, host: str) -> dict[str, str]:
+        me = starting.Host(self.addresses[host])
+        return starting.environment(self.setup, me) if self._secured else dict(starting.TUNING)
 
     @property
     def dashboard(self) -> str:
@@ -100,7 +109,19 @@ class RaySite:
 
     def start(self) -> None:
         self._make_network()
+        if self.setup.redis:
+            self._start_redis()
         self.start_all()
+
+    def _start_redis(self) -> None:
+        """On this machine, for the hosts' network alone."""
+        command = ["redis-server", "--bind", self.server_address, "--port", str(REDIS_PORT), "--protected-mode", "no"]
+        with (self.root / "redis.log").open("wb") as log:
+            self._daemons["redis"] = subprocess.Popen(
+                [*command, "--save", "", "--dir", str(self.root)], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+        ready = "Ready to accept connections"
+        self._wait(lambda: ready in (self.root / "redis.log").read_text(errors="replace"), "Redis", "redis")
 
     def start_all(self) -> None:
         """Ray on every host, the head first."""
@@ -125,11 +146,13 @@ class RaySite:
     def start_ray(self, host: str, wait: bool = True, python_path: str = "") -> None:
         """Ray on a host; `python_path`: where its processes find modules first."""
         me = starting.Host(self.addresses[host])
-        made = [*starting.arguments(self.setup, me), *(self._of_head if host == self.hosts[0] else ())]
+        is_head = host == self.hosts[0]
+        cpus = 0 if is_head and self.setup.redis else self.cpus
+        made = [*starting.arguments(self.setup, me), f"--num-cpus={cpus}", *(self._of_head if is_head else ())]
         self._session.mkdir(exist_ok=True)
         if self._autoscaling is not None:
             (self.root / "autoscaling.yaml").write_text(json.dumps(self._autoscaling))
-        told = {**self._environment, "RAY_TMPDIR": str(self._session)}
+        told = {**self._environment(host), "RAY_TMPDIR": str(self._session)}
         if python_path:
             told["PYTHONPATH"] = python_path
         if self._autoscaling is not None:
@@ -147,7 +170,12 @@ class RaySite:
         with (self.root / f"{host}.log").open("wb") as log:
             self._daemons[host] = subprocess.Popen(
                 [*inside, *command],
-                env={**os.environ, **told, "RAY_raylet_start_wait_time_s": "120", "PYTHONUNBUFFERED": "1"},
+                env={
+                    **os.environ,
+                    **told,
+                    "RAY_raylet_start_wait_time_s": f"{_PATIENCE_S:.0f}",
+                    "PYTHONUNBUFFERED": "1",
+                },
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -203,7 +231,7 @@ class RaySite:
     def ray(self, program: str, *arguments: str) -> str:
         """What a program of Ray's environment prints on the head."""
         found = str(Path(sys.executable).with_name(program))
-        told = {**self._environment, "RAY_TMPDIR": str(self._session)}
+        told = {**self._environment(self.hosts[0]), "RAY_TMPDIR": str(self._session)}
         daemon = str(self._daemons[self.hosts[0]].pid)
         done = subprocess.run(
             ["nsenter", "--target", daemon, "--mount", "--net", "--uts", found, *arguments],
@@ -229,11 +257,22 @@ class RaySite:
     def heal(self, host: str) -> None:
         _ip("link", "set", f"v{host}", "up")
 
+    def cut_server(self) -> Callable[[], None]:
+        """Take this machine's address on the hosts' network away, until the returned is called."""
+        address = (f"{self.server_address}/24", "dev", f"{self.name}0")
+        _ip("addr", "del", *address)
+        return lambda: _ip("addr", "add", *address)
+
+    def has_ray(self, host: str) -> bool:
+        return any(command[0].endswith("/raylet") for command in self.running(host).values())
+
     def close(self) -> None:
         for host in self.hosts if self._networked else ():
             for process in self.running(host):
                 with contextlib.suppress(psutil.Error):
                     process.kill()
+        if redis := self._daemons.get("redis"):
+            redis.kill()
         for daemon in self._daemons.values():
             daemon.wait()
         for host in self.hosts:

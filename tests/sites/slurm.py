@@ -103,7 +103,7 @@ class SlurmSite:
         self.root = Path(tempfile.mkdtemp(prefix="msl-", dir="/tmp"))
         self.nodes = [f"n{index}" for index in range(1, num_nodes + 1)]
         self.config = self.root / "slurm.conf"
-        self._cpus = cpus
+        self.cpus = cpus
         self._accounting = accounting
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
         self._configure()
@@ -180,6 +180,10 @@ class SlurmSite:
         """The daemon of a node dies; what it started works on, as it does on a machine that is only cut off."""
         self._end(node)
 
+    def port_of(self, node: str) -> int:
+        """Where the daemon of a node listens."""
+        return self._node_ports[node]
+
     def command(self, *command: str) -> str:
         """What one of Slurm's commands prints."""
         done = subprocess.run(command, env=self._env(), capture_output=True, text=True, check=False, timeout=30)
@@ -198,11 +202,12 @@ class SlurmSite:
 
     def _configure(self) -> None:
         ports = _free_ports(len(self.nodes) + 3)
+        self._node_ports = dict(zip(self.nodes, ports, strict=False))
         self._ports = {"slurmdbd": ports[-2], "database": ports[-3]}
         nodes = "\n".join(
-            f"NodeName={node} NodeHostname={socket.gethostname()} NodeAddr=127.0.0.1 Port={port} CPUs={self._cpus} "
+            f"NodeName={node} NodeHostname={socket.gethostname()} NodeAddr=127.0.0.1 Port={port} CPUs={self.cpus} "
             "RealMemory=1000 Gres=gpu:2 State=UNKNOWN"
-            for node, port in zip(self.nodes, ports, strict=False)
+            for node, port in self._node_ports.items()
         )
         accounts = _ACCOUNTS.format(port=self._ports["slurmdbd"], root=self.root) if self._accounting else _NO_ACCOUNTS
         text = _CONFIG.format(

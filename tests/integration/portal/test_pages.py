@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+import time
 
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 from tests.conftest import wait_until
 from tests.integration.portal.conftest import SCRIPT_TAG, Portal
 from tests.integration.storage.test_fileservers import require_nfs
+
+from muster.wire.codec import to_json
+from muster.wire.queue_jobs import JobUsage, QueueJob
 
 ESCAPE = "\033]0;title\007\033[2J\033[31mred\033[0m"
 
@@ -75,6 +79,31 @@ def test_every_part_of_a_run_that_failed(portal: Portal) -> None:
     page.get_by_role("tab", name="Job").click()
     expect(page.get_by_text("command: python bad.py")).to_be_visible()
     expect(page.get_by_text(f"muster rerun {run}")).to_be_visible()
+
+
+def test_a_run_shows_its_job_in_the_queue_of_slurm_and_ray(portal: Portal) -> None:
+    run_id = portal.train(steps=1)
+    portal.site.wait(run_id)
+    usage = JobUsage("COMPLETED", "0:0", 62.0, 58.0, 1_200_000_000, 3400.0)
+    job = QueueJob(
+        "4711", state="PENDING", reason="Resources", partition="gpu", account="lab", qos="night", nodes="n[1-2]",
+        starts_at=time.time() + 7200, link="http://10.0.0.1:8265", usage=usage,
+    )  # fmt: skip
+
+    def with_job(route: Route) -> None:
+        answer = route.fetch()
+        view = answer.json()
+        view["attempts"][-1] |= {"job_id": job.id, "queue_job": to_json(job)}
+        route.fulfill(response=answer, json=view)
+
+    page = portal.page()
+    page.route(f"**/api/v1/runs/{run_id}", with_job)
+    page.goto(f"{portal.url}/portal/runs/{run_id}")
+    for text in ("4711", "PENDING (Resources), partition gpu, account lab, QOS night", "n[1-2]",
+                 "1.20 GB of memory at most, 3.4 kJ, COMPLETED with exit code 0:0"):  # fmt: skip
+        expect(page.get_by_text(text)).to_be_visible()
+    expect(page.get_by_role("link", name="http://10.0.0.1:8265")).to_have_attribute("href", "http://10.0.0.1:8265")
+    page.context.close()
 
 
 def test_runs_are_compared_and_filtered(portal: Portal) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import io
 import shlex
 import subprocess
@@ -26,6 +27,10 @@ from muster.engines.ray.options import RayOptions
 from muster.errors import NotFound, UserError
 
 Name = Annotated[str, argument("NAME", "The cluster's name.")]
+Redis = Annotated[
+    str,
+    option("HOST:PORT", "A Redis in which the head keeps its tables, so that it survives (docs/ray.md).", "--redis"),
+]
 Hosts = Annotated[list[str], option("[USER@]ADDRESS", "A machine, the head first; repeatable.", "--host")]
 
 
@@ -36,6 +41,7 @@ def hosts(
     ray: Annotated[str, option("PROGRAM", "Where `ray` is on the machines.")] = "ray",
     tls: Annotated[bool, typer.Option("--tls/--no-tls", help="Encrypt the traffic between Ray's processes.")] = True,
     server_address: Annotated[str | None, option("ADDRESS", "This machine's address as the others see it.")] = None,
+    redis: Redis = "",
 ) -> None:
     """Start Ray on given machines with a token, TLS and quick failure detection, or print the commands that do.
 
@@ -47,7 +53,8 @@ def hosts(
     """
     folder = find_workspace(Path.cwd()).root / "ray" / name
     listed = [Host(text.rpartition("@")[2], text) for text in host]
-    setup = Setup(listed, f"$HOME/.muster/ray/{name}", ray, tls=tls)
+    _check_redis(redis)
+    setup = Setup(listed, f"$HOME/.muster/ray/{name}", ray, tls=tls, redis=redis, storage_namespace=name)
     certificates.make(folder, [item.address for item in listed])
     options = _options(setup, folder, server_address)
     if not ssh:
@@ -81,6 +88,10 @@ def file(
     cluster_file: Annotated[
         Path | None, option("FILE", "A cluster file (default: the cluster NAME).", "--from")
     ] = None,
+    redis: Redis = "",
+    ray_version: Annotated[
+        str, option("VERSION", "For kubernetes: the version of Ray in the image (default: the one here).")
+    ] = "",
 ) -> None:
     """Write or update a cluster file for Ray's launcher (`ray up`) or KubeRay from a cluster's description.
 
@@ -98,13 +109,30 @@ def file(
     if known is not None and not isinstance(known, dict):
         raise UserError(f"{path} is not a mapping.", "Choose another file with --to.")
     token = certificates.make_token(find_workspace(Path.cwd()).root / "ray" / name)
-    described = Described(name, parse_options(options), provider, region, tuple(host or ()), user, str(token))
+    _check_redis(redis)
+    version = ray_version or (_ray_here() if provider == "kubernetes" else "")
+    described = Described(
+        name, parse_options(options), provider, region, tuple(host or ()), user, str(token), redis, version
+    )
     made = make_file(described, known)
     text = yaml.safe_dump(made, sort_keys=False)
     changed = made != known
     path.write_text(text)
     state = "is unchanged" if not changed else "is updated" if known is not None else "is written"
     say(f"{path} {state}; {'kubectl apply -f' if provider == 'kubernetes' else 'ray up'} {path} applies it")
+
+
+def _ray_here() -> str:
+    try:
+        return importlib.metadata.version("ray")
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def _check_redis(address: str) -> None:
+    host, _, port = address.rpartition(":")
+    if address and not (host and port.isdecimal() and 0 < int(port) < 65536):
+        raise UserError(f"{address!r} is no address of a Redis.", "Give HOST:PORT, such as redis.internal:6379.")
 
 
 def _start(setup: Setup, host: Host, folder: Path) -> None:

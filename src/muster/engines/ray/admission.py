@@ -17,6 +17,8 @@ class QueuedGang:
     asked: bool = False
     """Whether Ray has been asked for its nodes."""
     placed: bool = False
+    started: bool = False
+    """The broker has said that its agents run."""
     lost: bool = False
     """Ray has no nodes of it any more, though it had: a head that was started anew."""
 

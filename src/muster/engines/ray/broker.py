@@ -225,6 +225,7 @@ def _report(gang: _Gang, alive: Mapping[str, RayNode]) -> GangReport:
         draining=tuple(rank for rank, node in ranked if rank not in lost and alive[node.id].draining),
         living=sum(node.alive for node in alive.values()),
         unreached=gang.unreached,
+        recovered=not gang.agents,
     )
 
 

@@ -265,9 +265,8 @@ class RayEngine(QueueEngine):
         with site.lock:
             site.trouble = ""
             site.reports = from_json(dict[str, GangReport], answer)
-            for name, report in site.reports.items():
-                if report.state != "pending" and name in site.gangs:
-                    site.gangs[name].placed = True
+            for name in site.reports.keys() & site.gangs.keys():
+                site.reports[name] = _note(site.gangs[name], site.reports[name])
             for name in site.gangs.keys() & set(names):
                 site.gangs[name].lost = site.gangs[name].placed and name not in site.reports
             site.answered_at = time.monotonic()
@@ -337,6 +336,20 @@ class RayEngine(QueueEngine):
         gang.asked = False
         ahead = sum(item.num_nodes for item in site.gangs.values() if item.asked)
         return _all(allocation, "starting", f"waits for {num_nodes} nodes; gangs before it hold or want {ahead}")
+
+
+def _note(gang: QueuedGang, report: GangReport) -> GangReport:
+    """Keep what a report says of a gang.
+
+    A broker that was restarted before it had started the agents does not know whom to start: it is asked again, finds
+    the group and goes on from there.
+    """
+    if report.recovered and not gang.started and not report.lost:
+        gang.asked = False
+        report = replace(report, state="starting" if report.hosts else "pending", reason="Ray's broker was restarted")
+    gang.placed = gang.placed or report.state != "pending"
+    gang.started = gang.started or report.state == "up"
+    return report
 
 
 def _state_of(allocation: Allocation, report: GangReport) -> AllocationState:

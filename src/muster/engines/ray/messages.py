@@ -101,3 +101,5 @@ class GangReport:
     """Nodes in the cluster."""
     unreached: Mapping[str, ServerContact] = field(default_factory=dict, metadata=OMIT)
     """What agents met that live and cannot reach the server, by node."""
+    recovered: bool = field(default=False, metadata=OMIT)
+    """Its group was asked for before the broker was restarted, which knows nothing of its agents."""

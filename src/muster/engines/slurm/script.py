@@ -210,6 +210,8 @@ def _gres(gang: Gang, options: SlurmOptions, nodes: Sequence[NodeInfo]) -> str |
             kind = options.gres
         return f"{kind}:{wanted}" if wanted else None
     if wanted is None:
+        wanted = options.gpus
+    if wanted is None:
         with_gpus = [node.gpus for node in nodes if node.gpus]
         wanted = min(with_gpus) if with_gpus and len(with_gpus) == len(nodes) else 0
     return f"gpu:{wanted}" if wanted else None
@@ -231,4 +233,6 @@ def kept_off(excluded: Collection[str], options: SlurmOptions, nodes: Sequence[N
 
 def gpus_per_node(options: SlurmOptions, node: NodeInfo) -> int:
     """What a job may ask of a node."""
-    return num_gpus(options.gres) if options.gres else node.gpus
+    if options.gres:
+        return num_gpus(options.gres)
+    return node.gpus if options.gpus is None else min(options.gpus, node.gpus)

@@ -114,6 +114,20 @@ function LastValues({ run }) {
   </section>`;
 }
 
+/** The attempt as Slurm or Ray knows it. @param {{job: Schemas["QueueJob"]}} _ */
+function QueueJob({ job }) {
+  const used = job.usage;
+  const link = /^https?:/.test(job.link || "") ? job.link : "";
+  return html`<${Facts} rows=${[
+    ["Job", html`<span class="mono">${job.id}</span>`],
+    ["Queue", [job.state && job.reason ? `${job.state} (${job.reason})` : job.state, job.partition && `partition ${job.partition}`, job.account && `account ${job.account}`, job.qos && `QOS ${job.qos}`].filter(Boolean).join(", ")],
+    ["Expected to start", job.starts_at ? ago(job.starts_at) : ""],
+    ["Nodes", job.nodes],
+    ["Used", used ? [duration(used.elapsed_s), used.cpu_s != null && `${duration(used.cpu_s)} of CPU`, used.memory_peak_bytes && `${size(used.memory_peak_bytes)} of memory at most`, used.energy_j && `${number(used.energy_j / 1000)} kJ`, `${used.state} with exit code ${used.exit_code}`].filter(Boolean).join(", ") : job.usage_note ? `not known: ${job.usage_note}` : ""],
+    ["Dashboard", link && html`<a href=${link} target="_blank" rel="noreferrer">${link}</a>`],
+  ]} />`;
+}
+
 /** @param {{attempt: Schemas["AttemptView"], of: number}} _ */
 function Attempt({ attempt, of }) {
   const byNode = new Map();
@@ -126,7 +140,8 @@ function Attempt({ attempt, of }) {
   let shown = 0;
   return html`<section class="card"><h2>${of > 1 ? `Attempt ${attempt.number}` : "Ranks"} <${Status} status=${attempt.status} /></h2>
     ${of > 1 && attempt.verdict && attempt.verdict.code !== "completed" && html`<p>${attempt.verdict.message}</p>`}
-    <p class="soft">${[attempt.resumed_from !== null && attempt.resumed_from !== undefined && `resumed from checkpoint ${attempt.resumed_from}`, attempt.job_id && `job ${attempt.job_id}`, attempt.started_at && `ran ${duration((attempt.ended_at || Date.now() / 1000) - attempt.started_at)}`].filter(Boolean).join(" · ")}</p>
+    <p class="soft">${[attempt.resumed_from !== null && attempt.resumed_from !== undefined && `resumed from checkpoint ${attempt.resumed_from}`, attempt.job_id && !attempt.queue_job && `job ${attempt.job_id}`, attempt.started_at && `ran ${duration((attempt.ended_at || Date.now() / 1000) - attempt.started_at)}`].filter(Boolean).join(" · ")}</p>
+    ${attempt.queue_job && html`<${QueueJob} job=${attempt.queue_job} />`}
     ${[...byNode].map(([name, ranks]) => {
       const node = info.get(name);
       const some = ranks.slice(0, Math.max(0, MOST_RANKS - shown));

@@ -243,6 +243,23 @@ def test_a_head_that_was_started_anew_has_lost_the_gangs_that_had_nodes(fake: Fa
     assert state.ending is not None and state.ending.code == "node_lost"
 
 
+@pytest.mark.parametrize("state", ["pending", "up"])
+def test_a_broker_that_was_restarted_before_it_started_the_agents_is_asked_again(fake: Fake, state: str):
+    fake.engine.check(fake.cluster)
+    asked = fake.allocation("a")
+    fake.engine.submit(asked)
+    hosts = [] if state == "pending" else ["n2", "n3"]
+    fake.answers(poll={asked.id: fake.report(state, hosts=hosts, recovered=True)})
+    assert set(fake.engine.poll([asked])[asked.id].nodes.values()) == {"starting"}
+    assert [call["name"] for call in fake.calls("allocate")] == [asked.id] * 2
+    # It has started them, and is restarted once more: they run on.
+    fake.answers(poll={asked.id: fake.report("up")})
+    fake.engine.poll([asked])
+    fake.answers(poll={asked.id: fake.report("up", recovered=True)})
+    assert set(fake.engine.poll([asked])[asked.id].nodes.values()) == {"up"}
+    assert len(fake.calls("allocate")) == 2
+
+
 def test_a_cluster_that_may_grow_offers_machines_that_are_not_there(fake: Fake):
     grown = Cluster("many", "ray", {**fake.cluster.options, "max_nodes": 5, "vm_size": "Standard_NC6s_v3"})
     fake.engine.check(grown)

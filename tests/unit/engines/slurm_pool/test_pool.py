@@ -160,5 +160,15 @@ def test_the_script_can_be_read():
     assert allocation_of(pool_name("v1.5", Path("/ws"))) is None
 
 
+def test_a_pool_may_leave_the_gpus_to_others():
+    with_gpus = [replace(node, gpus=4) for node in NODES]
+    by_gpus = {
+        gpus: make_pool_script("small", Path("/ws/nodes"), [0], PoolOptions.parse({"gpus": gpus}), with_gpus)
+        for gpus in (None, 0, 1)
+    }
+    asked = {gpus: [line for line in script.splitlines() if "gres" in line] for gpus, script in by_gpus.items()}
+    assert asked == {None: ["#SBATCH --gres=gpu:4"], 0: [], 1: ["#SBATCH --gres=gpu:1"]}
+
+
 def test_ranges():
     assert [ranges(numbers) for numbers in ([3], [0, 1, 2], [5, 1, 2, 9])] == ["3", "0-2", "1-2,5,9"]

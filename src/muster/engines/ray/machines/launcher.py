@@ -7,12 +7,21 @@ What is the user's in a file that is there already (regions, images, keys, netwo
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from muster import errors
 from muster.clusters.options import Options
-from muster.engines.ray.machines.starting import CLIENT_PORT, GCS_PORT, TOKEN, TUNING, token_environment
+from muster.engines.ray.machines.starting import (
+    CLIENT_PORT,
+    GCS_PORT,
+    PATIENT,
+    TOKEN,
+    TUNING,
+    redis_environment,
+    token_environment,
+)
 from muster.version import VERSION
 from muster.wire.codec import Json
 
@@ -27,6 +36,8 @@ _SIZES = {
     "gcp": ("n1-standard-4", "n1-standard-8"),
 }
 """Of the head, and of workers whose cluster names no size."""
+_KUBERNETES_NAME = re.compile(r"[a-z]([a-z0-9-]{0,48}[a-z0-9])?")
+_RAY_WITH_TOKENS = (2, 52)
 
 Document = dict[str, Json]
 """A part of a YAML file in another program's format."""
@@ -45,6 +56,10 @@ class Described:
     user: str = ""
     token: str = ""
     """The file with the cluster's token, on the machine that runs the launcher."""
+    redis: str = ""
+    """`HOST:PORT` of the Redis in which the head keeps its tables; empty: in its memory."""
+    ray: str = ""
+    """For Kubernetes: the version of Ray in the image."""
 
 
 def labels_of(name: str) -> dict[str, str]:
@@ -74,13 +89,14 @@ def _launcher(described: Described) -> Document:
         "setup_commands": [f"pip install 'muster-ml[ray]=={VERSION}'"],
         "head_start_ray_commands": [
             "ray stop",
-            f"{_environment()} ray start --head --port={GCS_PORT} --ray-client-server-port={CLIENT_PORT} "
-            "--autoscaling-config=~/ray_bootstrap_config.yaml --disable-usage-stats",
+            f"{_environment(described, head=True)} ray start --head --port={GCS_PORT} "
+            f"--ray-client-server-port={CLIENT_PORT} --autoscaling-config=~/ray_bootstrap_config.yaml "
+            "--disable-usage-stats",
         ],
         "worker_start_ray_commands": [
             "ray stop",
-            f"{_environment()} ray start --address=$RAY_HEAD_IP:{GCS_PORT} --labels={_LABEL}={described.name} "
-            "--disable-usage-stats",
+            f"{_environment(described, head=False)} ray start --address=$RAY_HEAD_IP:{GCS_PORT} "
+            f"--labels={_LABEL}={described.name} --disable-usage-stats",
         ],
     }
     if described.provider != "local":
@@ -126,8 +142,9 @@ def _resources(options: Options) -> dict[str, int]:
 
 
 def _kubernetes(described: Described) -> Document:
-    """A RayCluster of KubeRay."""
+    """A RayCluster of KubeRay 1.5.1 or newer, which makes the token itself."""
     options = described.options
+    _refuse_impossible(described)
     has = _resources(options)
     limits = {"cpu": str(has.get("CPU", 1)), "memory": f"{int(options.memory_gb or 4)}Gi"}
     if has.get("GPU"):
@@ -136,40 +153,92 @@ def _kubernetes(described: Described) -> Document:
         "groupName": WORKERS.replace("_", "-"),
         "replicas": options.min_nodes,
         "minReplicas": options.min_nodes,
-        "maxReplicas": options.max_nodes or 1,
-        "rayStartParams": {"labels": f"{_LABEL}={described.name}"},
-        "template": _pod("ray-worker", limits),
+        "maxReplicas": options.max_nodes or max(1, options.min_nodes),
+        "rayStartParams": {},
+        "labels": labels_of(described.name),
+        "template": _pod(described, "ray-worker", limits),
     }
     head: Document = {
         "rayStartParams": {"num-cpus": "0"},
-        "template": _pod("ray-head", {"cpu": "2", "memory": "4Gi"}),
+        "template": _pod(described, "ray-head", {"cpu": "2", "memory": "4Gi"}),
     }
     spec: Document = {
+        "rayVersion": described.ray,
         "enableInTreeAutoscaling": True,
         "autoscalerOptions": {"idleTimeoutSeconds": int(options.idle_seconds_before_scaledown)},
         "authOptions": {"mode": "token"},
         "headGroupSpec": head,
         "workerGroupSpecs": [workers],
     }
+    if described.redis:
+        kept_in: Document = {"redisAddress": described.redis, "externalStorageNamespace": described.name}
+        spec["gcsFaultToleranceOptions"] = kept_in
     return {"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": {"name": described.name}, "spec": spec}
 
 
-def _pod(name: str, limits: Mapping[str, str]) -> Document:
-    environment: list[Json] = [{"name": key, "value": value} for key, value in TUNING.items()]
+def _refuse_impossible(described: Described) -> None:
+    """What KubeRay's operator would refuse, or only say in its log."""
+    if not _KUBERNETES_NAME.fullmatch(described.name):
+        raise errors.JobError(
+            f"{described.name!r} cannot be the name of a RayCluster",
+            "Kubernetes takes at most 50 small letters, digits and dashes, a letter first and no dash at the end.",
+        )
+    options = described.options
+    if options.max_nodes and options.min_nodes > options.max_nodes:
+        raise errors.JobError(
+            f"min_nodes is {options.min_nodes}, above max_nodes {options.max_nodes}", "Raise max_nodes."
+        )
+    given = tuple(int(part) for part in re.findall(r"\d+", described.ray)[:2])
+    if given < _RAY_WITH_TOKENS:
+        raise errors.JobError(
+            f"the version of Ray in the image is {described.ray or 'not known'}; tokens need 2.52 or newer",
+            "Give it with --ray-version, as in the image.",
+        )
+
+
+def _pod(described: Described, name: str, limits: Mapping[str, str]) -> Document:
+    # The operator itself tells the head where Redis is.
+    tuning = TUNING | (PATIENT if described.redis else {})
+    environment: list[Json] = [{"name": key, "value": value} for key, value in tuning.items()]
     resources: Document = {"limits": dict(limits), "requests": dict(limits)}
     container: Document = {"name": name, "image": f"muster-ray:{VERSION}", "env": environment, "resources": resources}
     spec: Document = {"containers": [container]}
     return {"spec": spec}
 
 
-def _environment() -> str:
+def _environment(described: Described, head: bool) -> str:
     found = TUNING | token_environment(f"{_FOLDER}/{TOKEN}")
+    if described.redis:
+        found |= PATIENT | (redis_environment(described.redis, described.name) if head else {})
     return " ".join(f"{name}={value}" for name, value in found.items())
 
 
 def _merged(known: Document, made: Mapping[str, Json]) -> Document:
-    """Ours over theirs, key by key; lists are replaced whole."""
+    """Ours over theirs, key by key; items of lists by their names. An image that is there stays."""
     for key, value in made.items():
         old = known.get(key)
-        known[key] = _merged(old, value) if isinstance(old, dict) and isinstance(value, Mapping) else value
+        if key == "image" and old:
+            continue
+        if isinstance(old, dict) and isinstance(value, Mapping):
+            known[key] = _merged(old, value)
+        elif isinstance(old, list) and isinstance(value, list):
+            known[key] = _merged_list(old, value)
+        else:
+            known[key] = value
     return known
+
+
+def _merged_list(known: list[Json], made: list[Json]) -> list[Json]:
+    """Items with names are merged one by one, and those that only `known` has stay; other lists are replaced whole."""
+    ours = {name: item for item in made if isinstance(item, dict) and (name := _name_of(item))}
+    if len(ours) < len(made) or not made:
+        return made
+    found: list[Json] = []
+    for item in known:
+        new = ours.pop(_name_of(item), None) if isinstance(item, dict) else None
+        found.append(_merged(item, new) if isinstance(item, dict) and new is not None else item)
+    return [*found, *ours.values()]
+
+
+def _name_of(item: Document) -> str:
+    return next((str(item[key]) for key in ("name", "groupName") if key in item), "")

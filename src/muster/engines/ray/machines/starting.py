@@ -26,6 +26,9 @@ TUNING = {
     "GRPC_ENABLE_FORK_SUPPORT": "0",
 }
 
+# Where the head's tables are in Redis: nodes wait for it for as long as a machine may take to start again.
+PATIENT = {"RAY_gcs_rpc_server_reconnect_timeout_s": "120"}
+
 TOKEN, CA, CERTIFICATE, KEY = "token", "ca.crt", "node.crt", "node.key"
 SECRETS = (TOKEN, CA, CERTIFICATE, KEY)
 
@@ -55,6 +58,10 @@ class Setup:
     further: Sequence[str] = ()
     """Further arguments of `ray start`."""
     tls: bool = True
+    redis: str = ""
+    """`HOST:PORT` of the Redis in which the head keeps its tables; empty: in its memory."""
+    storage_namespace: str = ""
+    """The cluster's name in that Redis."""
 
     @property
     def head(self) -> Host:
@@ -66,12 +73,19 @@ class Setup:
         return f"ray://{self.head.address}:{CLIENT_PORT}"
 
 
-def environment(setup: Setup) -> dict[str, str]:
-    """The environment of Ray's processes on every host."""
+def environment(setup: Setup, host: Host) -> dict[str, str]:
+    """The environment of Ray's processes on a host."""
     found = TUNING | token_environment(f"{setup.folder}/{TOKEN}")
     if setup.tls:
         found |= tls_environment(*(f"{setup.folder}/{name}" for name in (CA, CERTIFICATE, KEY)))
+    if setup.redis:
+        found |= PATIENT | (redis_environment(setup.redis, setup.storage_namespace) if host == setup.head else {})
     return found
+
+
+def redis_environment(address: str, namespace: str) -> dict[str, str]:
+    """Where the head keeps its tables; for the head alone."""
+    return {"RAY_REDIS_ADDRESS": address, "RAY_external_storage_namespace": namespace}
 
 
 def token_environment(file: str) -> dict[str, str]:
@@ -100,5 +114,5 @@ def arguments(setup: Setup, host: Host) -> list[str]:
 def command(setup: Setup, host: Host) -> str:
     """The one command to type on a host."""
     # In double quotes, for the shell there to put its home in.
-    settings = [f'{name}="{value}"' for name, value in environment(setup).items()]
+    settings = [f'{name}="{value}"' for name, value in environment(setup, host).items()]
     return " ".join(["env", *settings, shlex.join(arguments(setup, host))])
