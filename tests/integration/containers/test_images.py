@@ -132,15 +132,14 @@ def test_a_built_image_goes_to_the_registry_and_comes_back(registry: Registry, b
 
 
 def test_an_image_of_the_repository_is_built_pushed_and_pulled_by_an_mpi_job(
-    registry: Registry, boxes: Site, mpi_image: str
+    registry: Registry, boxes: Site, mpi_image: str, tmp_path: Path
 ) -> None:
     """`make images` with a base that is here already: the others need packages from outside."""
-    login = ["podman", "login", "--tls-verify=false", "--username", "anna", "--password-stdin", registry.host]
-    subprocess.run(login, input=PASSWORD.encode(), check=True, capture_output=True)
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REGISTRY_AUTH_FILE", str(tmp_path / "auth.json"))
+        login = ["podman", "login", "--tls-verify=false", "--username", "anna", "--password-stdin", registry.host]
+        subprocess.run(login, input=PASSWORD.encode(), check=True, capture_output=True)
         assert images.main(["mpi", "--base", mpi_image, "--registry", f"{registry.host}/team"]) == 0
-    finally:
-        subprocess.run(["podman", "logout", registry.host], check=False, capture_output=True)
     (tag,) = registry.tags("team/muster-mpi")
     _remove_images(registry)
     boxes.client.set_secret("registry_" + registry.host.replace(".", "_").replace(":", "_"), f"anna:{PASSWORD}")
