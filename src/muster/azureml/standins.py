@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from muster.errors import JobError
 from muster.sdk.connected import Connected
 from muster.sdk.run import Run
 
@@ -19,41 +20,13 @@ class NoCredential:
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         pass
 
-
-class InteractiveLoginAuthentication(NoCredential):
-    """Not used."""
-
-
-class ServicePrincipalAuthentication(NoCredential):
-    """Not used."""
-
-
-class MsiAuthentication(NoCredential):
-    """Not used."""
-
-
-class AzureCliAuthentication(NoCredential):
-    """Not used."""
-
-
-class DefaultAzureCredential(NoCredential):
-    """Not used."""
-
     def get_token(self, *scopes: str, **kwargs: Any) -> str:
         """Scripts ask for one to see whether they are signed in."""
         return ""
 
-
-class InteractiveBrowserCredential(DefaultAzureCredential):
-    """Not used."""
-
-
-class AzureCliCredential(DefaultAzureCredential):
-    """Not used."""
-
-
-class ManagedIdentityCredential(DefaultAzureCredential):
-    """Not used."""
+    def get_authentication_header(self) -> dict[str, str]:
+        """Scripts put it on requests of their own to Azure."""
+        return {}
 
 
 class ContainerRegistry:
@@ -73,3 +46,46 @@ def get_run(experiment: Any, run_id: str, rehydrate: bool = True) -> Run:
     """A run of an experiment's workspace."""
     workspace: Connected = experiment.workspace
     return Run.get(workspace, run_id)
+
+
+class ResourceConfiguration:
+    """What a model's service is given; deployments of Muster say it themselves."""
+
+    def __init__(self, cpu: float | None = None, memory_in_gb: float | None = None, gpu: int | None = None) -> None:
+        self.cpu = cpu
+        self.memory_in_gb = memory_in_gb
+        self.gpu = gpu
+
+
+class DataReferenceConfiguration:
+    """v1's oldest way to name a folder of a datastore; what it means is said where it is used."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise JobError(
+            "DataReferenceConfiguration cannot be used",
+            "Give datastore.path('folder').as_mount() instead: run_config.data_references = {'name': that}.",
+        )
+
+
+class DataType:
+    """Types of columns; pandas finds them by itself where a file is read."""
+
+    @staticmethod
+    def to_string(*args: Any) -> str:
+        return "string"
+
+    @staticmethod
+    def to_long(*args: Any) -> str:
+        return "integer"
+
+    @staticmethod
+    def to_float(*args: Any, **kwargs: Any) -> str:
+        return "float"
+
+    @staticmethod
+    def to_bool(*args: Any, **kwargs: Any) -> str:
+        return "bool"
+
+    @staticmethod
+    def to_datetime(*args: Any) -> str:
+        return "datetime"

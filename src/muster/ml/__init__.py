@@ -5,19 +5,26 @@ A v2 script runs after `azure.ai.ml` is replaced by `muster.ml` in its imports, 
 
 from muster.ml.client import MLClient
 from muster.ml.command import Command, MpiDistribution, PyTorchDistribution, TensorFlowDistribution, command
-from muster.ml.files import load_component, load_environment, load_job
+from muster.ml.entities import AmlTokenConfiguration, ManagedIdentityConfiguration, UserIdentityConfiguration
+from muster.ml.files import load_component, load_compute, load_data, load_environment, load_job, load_model
 from muster.ml.values import Input, Output
 
 __all__ = [
+    "AmlTokenConfiguration",
     "Command",
     "Input",
     "MLClient",
+    "ManagedIdentityConfiguration",
     "MpiDistribution",
     "Output",
     "PyTorchDistribution",
     "TensorFlowDistribution",
+    "UserIdentityConfiguration",
     "command",
     "load_component",
+    "load_compute",
+    "load_data",
     "load_environment",
     "load_job",
+    "load_model",
 ]

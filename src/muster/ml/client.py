@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from muster.ml.online import OnlineDeployments, OnlineEndpoints
 from muster.ml.online_entities import ManagedOnlineDeployment, ManagedOnlineEndpoint
 from muster.ml.operations import Done
 from muster.sdk import compute, model
+from muster.sdk.datastore import Datastore
 from muster.sdk.notices import tell
 from muster.sdk.run import Run
 from muster.sdk.workspace import Workspace
@@ -78,6 +79,18 @@ class MLClient:
     @cached_property
     def compute(self) -> Clusters:
         return Clusters(self.workspace)
+
+    @cached_property
+    def workspaces(self) -> Workspaces:
+        return Workspaces(self.workspace)
+
+    @cached_property
+    def datastores(self) -> Datastores:
+        return Datastores(self.workspace)
+
+    @property
+    def components(self) -> Any:
+        raise JobError("components are run, not registered", "load_component(FILE)(input=…) gives a job.")
 
     @cached_property
     def online_endpoints(self) -> OnlineEndpoints:
@@ -137,6 +150,17 @@ class Job:
         return f"Job(name={self.name!r}, status={self.run.status!r})"
 
 
+@dataclass(frozen=True)
+class Validation:
+    """The answer of `jobs.validate`."""
+
+    error_messages: str
+
+    @property
+    def passed(self) -> bool:
+        return not self.error_messages
+
+
 class Jobs:
     """`ml_client.jobs`."""
 
@@ -192,6 +216,14 @@ class Jobs:
                 self._workspace.client.download(run.id, file, target / "named-outputs" / owner / inner)
             elif not output_name:
                 self._workspace.client.download(run.id, file, target / "artifacts" / file)
+
+    def validate(self, job: Command, **kwargs: Any) -> Validation:
+        """What is wrong with a job, without submitting it."""
+        try:
+            job.checked()
+        except JobError as error:
+            return Validation(str(error.message))
+        return Validation("")
 
     def archive(self, name: str) -> None:
         """Kept for v2 scripts: runs stay until `muster rm` or `muster gc`."""
@@ -312,6 +344,48 @@ class Models:
     def archive(self, name: str, version: str | None = None, **kwargs: Any) -> None:
         """Give a version the stage `Archived`."""
         self.get(name, version)._change(ModelChanges(stage="Archived"))
+
+
+class Workspaces:
+    """`ml_client.workspaces`: the one that this is."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    def get(self, name: str | None = None, **kwargs: Any) -> WorkspaceView:
+        if name and name != self._workspace.name:
+            tell(f"{name!r}: the workspace here is {self._workspace.name!r}, and is shown")
+        found = self._workspace
+        return WorkspaceView(found.name, found.location, found.resource_group, found.get_mlflow_tracking_uri())
+
+    def list(self, **kwargs: Any) -> Iterator[WorkspaceView]:
+        yield self.get()
+
+
+class Datastores:
+    """`ml_client.datastores`."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    def get(self, name: str, **kwargs: Any) -> Datastore:
+        return Datastore(self._workspace, name)
+
+    def get_default(self, **kwargs: Any) -> Datastore:
+        return Datastore.get_default(self._workspace)
+
+    def list(self, **kwargs: Any) -> Iterator[Datastore]:
+        return iter(self._workspace.datastores.values())
+
+
+@dataclass(frozen=True)
+class WorkspaceView:
+    """What v2 scripts read of a workspace."""
+
+    name: str
+    location: str
+    resource_group: str
+    mlflow_tracking_uri: str
 
 
 class Clusters:

@@ -114,6 +114,17 @@ class CommandJobLimits:
 
 
 @dataclass
+class QueueSettings:
+    """How a job waits."""
+
+    job_tier: str | None = None
+    priority: str | None = None
+
+    def described(self) -> dict[str, Json]:
+        return {key: value for key, value in vars(self).items() if value is not None}
+
+
+@dataclass
 class UserIdentityConfiguration:
     """Who the job is in Azure; left out with a notice."""
 
@@ -129,6 +140,13 @@ class ManagedIdentityConfiguration(UserIdentityConfiguration):
     """Who the job is in Azure; left out with a notice."""
 
     type: str = "managed"
+
+
+@dataclass
+class AmlTokenConfiguration(UserIdentityConfiguration):
+    """Who the job is in Azure; left out with a notice."""
+
+    type: str = "aml_token"
 
 
 @dataclass
@@ -210,6 +228,7 @@ class VsCodeJobService(JobService):
 
 __all__ = [
     "AmlCompute",
+    "AmlTokenConfiguration",
     "BuildContext",
     "CodeConfiguration",
     "Command",
@@ -230,6 +249,7 @@ __all__ = [
     "OnlineRequestSettings",
     "ProbeSettings",
     "PyTorchDistribution",
+    "QueueSettings",
     "ResourceConfiguration",
     "SshJobService",
     "TargetUtilizationScaleSettings",

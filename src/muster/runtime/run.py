@@ -9,22 +9,25 @@ import importlib
 import io
 import json
 import os
+import shutil
 import sys
 import threading
 import time
 import uuid
 from collections import deque
 from pathlib import Path
-from typing import Any, Deque, Dict, Iterable, Mapping, Optional
+from typing import Any, Deque, Dict, Iterable, List, Mapping, Optional
 
 from muster.errors import MusterError
 from muster.runtime import values
 from muster.runtime.checkpoints import publish
 from muster.runtime.events import EventFile
 from muster.runtime.uploads import Source, check_name, folder_files, put
-from muster.runtime.workspace import Workspace
+from muster.runtime.workspace import Workspace, unavailable
 
 _REMEMBERED_POINTS = 10_000
+SECRET_VARIABLE = "SECRET_"
+"""Before the names of variables by which a job is given secrets."""
 
 
 class Run:
@@ -50,6 +53,7 @@ class Run:
         self._outputs = _named(environ, "MUSTER_OUTPUT_")
         self._metrics: Dict[str, Deque[Any]] = {}
         self._tags: Dict[str, str] = {}
+        self._children: List[Any] = []
         self._failed = False
 
     @staticmethod
@@ -203,6 +207,74 @@ class Run:
     def get_status(self) -> str:
         return "Running"
 
+    status = property(get_status)
+    type = "azureml.scriptrun"
+    description: Optional[str] = None
+
+    def get_properties(self) -> Dict[str, str]:
+        """Kept for v1 scripts: `add_properties` sets tags."""
+        return {}
+
+    properties = property(get_properties)
+
+    def get_secret(self, name: str) -> str:
+        """A secret that the job was given."""
+        plain = name.replace("-", "_")
+        for variable in (SECRET_VARIABLE + plain, name, plain, plain.upper()):
+            if variable in os.environ:
+                return os.environ[variable]
+        hint = (
+            "Keep it with `muster secret set {0}`, and give it in environment_variables: {1}{0}: ${{{{secrets.{0}}}}}."
+        )
+        raise MusterError("the job was given no secret {}".format(plain), hint.format(plain, SECRET_VARIABLE))
+
+    def get_secrets(self, secrets: Iterable[str]) -> Dict[str, str]:
+        """Several secrets that the job was given."""
+        return {name: self.get_secret(name) for name in secrets}
+
+    def get_file_names(self) -> List[str]:
+        """The files that this node's ranks have uploaded."""
+        root = self._uploads
+        if root is None or not root.is_dir():
+            return []
+        return sorted(file.relative_to(root).as_posix() for file in root.rglob("*") if file.is_file())
+
+    def download_file(self, name: str, output_file_path: Optional[str] = None, **kwargs: Any) -> None:
+        """A file that a rank of this node has uploaded."""
+        source = self._uploads / check_name(name) if self._uploads is not None else None
+        if source is None or not source.is_file():
+            raise MusterError("no rank of this node has uploaded {}".format(name), "get_file_names() lists those.")
+        target = Path(output_file_path) if output_file_path is not None else Path(source.name)
+        target = target / source.name if target.is_dir() else target
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(str(source), str(target))
+
+    def remove_tags(self, tags: Iterable[str]) -> None:
+        """Tags that this process put on the run become empty."""
+        for key in tags:
+            self.tag(key, "")
+
+    def get_children(self, **kwargs: Any) -> List[Any]:
+        """The runs that this process made below its own."""
+        return list(self._children)
+
+    def create_children(
+        self, count: Optional[int] = None, tag_key: Optional[str] = None, tag_values: Any = None
+    ) -> List[Any]:
+        """Several runs below this one; with `tag_key` one for each value of that tag."""
+        given = list(tag_values) if tag_values is not None else [None] * (count or 0)
+        made = [self.child_run() for _ in given]
+        for index, child in enumerate(made):
+            if tag_key is not None:
+                child.tag(tag_key, given[index])
+        return made
+
+    def submit_child(self, config: Any, tags: Any = None, **kwargs: Any) -> Any:
+        raise unavailable("submit_child", "Submit the jobs from outside, or start more ranks of this one.")
+
+    def cancel(self) -> None:
+        raise unavailable("cancel", "`muster cancel {}` stops the run; here, end the process.".format(self.id))
+
     def get_portal_url(self) -> str:
         """How to see the run from a terminal."""
         return "muster show {}".format(self.id)
@@ -238,7 +310,9 @@ class Run:
 
     def child_run(self, name: Optional[str] = None, run_id: Optional[str] = None, outputs: Any = None) -> Any:
         """A run below this one, for results of its own; it ends with `complete()`, or with its `with`."""
-        return importlib.import_module("muster.runtime.children").ChildRun(self.id, name or "")
+        made = importlib.import_module("muster.runtime.children").ChildRun(self.id, name or "")
+        self._children.append(made)
+        return made
 
     @property
     def output_datasets(self) -> Dict[str, str]:

@@ -1,5 +1,6 @@
 """The workspace as a rank sees it."""
 
+import importlib
 import os
 from typing import Any
 
@@ -18,6 +19,14 @@ class Workspace:
 
     get = from_config
 
+    def get_default_keyvault(self) -> "Keyvault":
+        """The secrets that the job was given."""
+        return Keyvault()
+
+    def get_mlflow_tracking_uri(self) -> str:
+        """Where MLflow's clients log: to this run."""
+        return os.environ.get("MLFLOW_TRACKING_URI", "")
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
@@ -26,6 +35,23 @@ class Workspace:
             "Give the script its data as inputs (`run.input_datasets`), secrets as environment variables, and register "
             "models with `run.register_model`.",
         )
+
+
+class Keyvault:
+    """The secrets that the job was given."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        # Not with this module, which the run's own imports.
+        self._run = importlib.import_module("muster.runtime.run").Run.get_context()
+
+    def get_secret(self, name: str) -> Any:
+        return self._run.get_secret(name)
+
+    def get_secrets(self, secrets: Any) -> Any:
+        return self._run.get_secrets(secrets)
+
+    def set_secret(self, name: str, value: str) -> None:
+        raise unavailable("set_secret", "Set it where the job is submitted, with `muster secret set`.")
 
 
 def unavailable(what: str, hint: str) -> MusterError:

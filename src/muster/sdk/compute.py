@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from muster.clusters.options import parse_options
+from muster.clusters.sizes import catalogue
 from muster.defaults import CLUSTER_WAIT_S, IDLE_SCALEDOWN_S
 from muster.errors import JobError, MusterError, NotFound
 from muster.sdk.connected import Connected
@@ -85,6 +86,54 @@ class ComputeTarget:
     def list(workspace: Connected) -> list[ComputeTarget]:
         """Every compute target of the workspace."""
         return [ComputeTarget(workspace, cluster.name) for cluster in workspace.client.clusters()]
+
+    @staticmethod
+    def attach(*args: Any, **kwargs: Any) -> ComputeTarget:
+        """Refused: machines become a cluster by its file."""
+        raise JobError(
+            "a machine or a service of Azure cannot be attached",
+            "Make a cluster of your machines with `muster cluster create`, or one with ComputeTarget.create.",
+        )
+
+    @property
+    def status(self) -> ClusterStatus:
+        """Its state at the last look."""
+        return ClusterStatus(self._view)
+
+    @property
+    def scale_settings(self) -> dict[str, Json]:
+        """Between how many nodes it has, and how long one stays idle."""
+        return self.status.scale_settings
+
+    @property
+    def vm_size(self) -> str:
+        """The machine size that its price comes from."""
+        return self._view.size.name if self._view.size is not None else ""
+
+    @property
+    def id(self) -> str:
+        """Its name: clusters are told apart by that."""
+        return self.name
+
+    @property
+    def location(self) -> str:
+        """Kept for v1 scripts: where the workspace is."""
+        return "local"
+
+    @property
+    def provisioning_errors(self) -> None:
+        """Kept for v1 scripts: what goes wrong with nodes is in their state."""
+        return None
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """Its tags."""
+        found = self._view.options.get("tags")
+        return {str(key): str(value) for key, value in found.items()} if isinstance(found, Mapping) else {}
+
+    def serialize(self) -> dict[str, Json]:
+        """The cluster as a mapping, at the last look."""
+        return dict(ClusterStatus(self._view))
 
     @property
     def type(self) -> str:
@@ -164,6 +213,11 @@ class ComputeTarget:
 
 class AmlCompute(ComputeTarget):
     """A cluster with a largest number of nodes."""
+
+    @staticmethod
+    def supported_vmsizes(workspace: Any = None, location: str | None = None) -> Sequence[dict[str, Json]]:
+        """The machine sizes whose prices are known."""
+        return tuple(to_json(size) for size in catalogue().values())
 
     @staticmethod
     def provisioning_configuration(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 import os
+import random
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,13 @@ from muster.client.storage import Storage
 from muster.errors import JobError
 from muster.sdk.connected import Connected
 from muster.sdk.datastore import DataPath, Datastore
+from muster.sdk.gathering import gather, is_several
 from muster.storage.addresses import DEFAULT_DATASTORE, Location, datastore_address, parse_address
 from muster.wire.data.access import FileEntry
 from muster.wire.data.assets import AssetView, NewAsset
 
+Step = Callable[[Any], Any]
+"""From a data frame to another."""
 _Source = str | os.PathLike[str] | DataPath | tuple[Datastore, str]
 
 
@@ -32,7 +36,8 @@ class FileDataset:
         plain = path.removesuffix("/**").removesuffix("/*") or "/"
         self.location = parse_address(plain)
         self.workspace = workspace
-        self.rows: int | None = None
+        self.steps: tuple[Step, ...] = ()
+        """What is done with its rows when they are read here."""
         self.path = str(Path(self.location.path).expanduser().absolute()) if self.is_local else plain
         self._is_file = is_file
         if any(letter in self.path for letter in "*?["):
@@ -105,12 +110,55 @@ class FileDataset:
         """The rows of its CSV, JSON-lines or Parquet files, one after the other; needs pandas."""
         with tempfile.TemporaryDirectory() as folder:
             files = [Path(self.path)] if self.is_local and self.is_file else self._files_in(folder)
-            return data_frame(files, self.rows)
+            return reduce(lambda frame, step: step(frame), self.steps, data_frame(files))
+
+    @property
+    def id(self) -> str:
+        """What `Dataset.get_by_id` takes: the address of the data asset, or the path."""
+        return self.path
 
     def take(self, count: int) -> FileDataset:
-        """The same files, of whose rows `to_pandas_dataframe` shows the first."""
+        """Its first rows; a job cannot have rows as an input, `to_pandas_dataframe` can."""
+        return self._with(lambda frame: frame.head(count))
+
+    def skip(self, count: int) -> FileDataset:
+        """Its rows without the first."""
+        return self._with(lambda frame: frame.iloc[count:].reset_index(drop=True))
+
+    def take_sample(self, probability: float, seed: int | None = None) -> FileDataset:
+        """About so large a part of its rows."""
+        return self._with(lambda frame: frame.sample(frac=probability, random_state=seed).sort_index())
+
+    def random_split(self, percentage: float, seed: int | None = None) -> tuple[FileDataset, FileDataset]:
+        """Two parts of its rows, the first about so large."""
+        # Both sides must choose the same rows, whenever they are read.
+        fixed = seed if seed is not None else random.randrange(1 << 32)
+
+        def chosen(frame: Any) -> Any:
+            return frame.sample(frac=percentage, random_state=fixed).index
+
+        first = self._with(lambda frame: frame.loc[chosen(frame)].sort_index().reset_index(drop=True))
+        return first, self._with(lambda frame: frame.drop(chosen(frame)).reset_index(drop=True))
+
+    def keep_columns(self, columns: str | list[str], validate: bool = False) -> FileDataset:
+        """Some columns of its rows."""
+        return self._with(lambda frame: frame[[columns] if isinstance(columns, str) else columns])
+
+    def drop_columns(self, columns: str | list[str]) -> FileDataset:
+        """Its rows without some columns."""
+        return self._with(lambda frame: frame.drop(columns=columns))
+
+    def with_timestamp_columns(self, *args: Any, **kwargs: Any) -> FileDataset:
+        """Kept for v1 scripts: which column holds a time is for whoever reads it."""
+        return self
+
+    def unregister_all_versions(self) -> None:
+        """Refused: runs that read it would have no data."""
+        raise JobError(f"{self.path} stays registered", "`muster data` lists what can be removed.")
+
+    def _with(self, step: Step) -> FileDataset:
         made = copy.copy(self)
-        made.rows = count
+        made.steps = (*self.steps, step)
         return made
 
     def mount(self, mount_point: str | None = None, **kwargs: Any) -> MountContext:
@@ -206,6 +254,11 @@ class DatasetConsumptionConfig:
 
     def to_input(self) -> dict[str, str]:
         """The input of a job file."""
+        if self.dataset.steps:
+            raise JobError(
+                f"rows or columns of {self.dataset.path} cannot be an input",
+                "Pass the dataset itself and choose in the script, or write to_pandas_dataframe() to a file first.",
+            )
         kind = "uri_file" if self.dataset.is_file else "uri_folder"
         return {"type": kind, "path": self.dataset.path, "mode": self.mode}
 
@@ -227,6 +280,13 @@ class OutputFileDatasetConfig:
 
     def as_mount(self, disable_metadata_cache: bool = False) -> OutputFileDatasetConfig:
         return self._with_mode("rw_mount")
+
+    def as_input(self, name: str | None = None) -> OutputFileDatasetConfig:
+        """Refused: one job's output is another's input in pipelines alone."""
+        raise JobError(
+            f"the output {self.name or ''} cannot be an input before its run has ended",
+            "Call register_on_complete(name), and give the next job Dataset.get_by_name(workspace, name).",
+        )
 
     def as_upload(self, overwrite: bool = False, source_globs: Any = None) -> OutputFileDatasetConfig:
         return self._with_mode("upload")
@@ -266,15 +326,18 @@ class FileDatasetFactory:
     def from_files(
         path: _Source | list[_Source], validate: bool = True, is_file: bool | None = None, **kwargs: Any
     ) -> FileDataset:
-        """A dataset of one file or folder: local, in a datastore, or at an address."""
-        if isinstance(path, list):
-            if len(path) != 1:
-                raise JobError(f"{len(path)} paths cannot be one input", "Make one dataset for each.")
-            path = path[0]
-        source = DataPath(path[0], path[1]) if isinstance(path, tuple) else path
+        """A dataset of files or folders: local, in a datastore, or at an address.
+
+        Several paths, and patterns, are brought together in a folder of this machine.
+        """
+        given = list(path) if isinstance(path, list) else [path]
+        sources = [_source(item) for item in given]
+        if is_several(sources):
+            return FileDataset(str(gather(sources)), is_file=False)
+        (source,) = sources
         if isinstance(source, DataPath):
             return in_datastore(source, is_file)
-        dataset = FileDataset(os.fspath(source), is_file=is_file)
+        dataset = FileDataset(source, is_file=is_file)
         if validate and dataset.is_local and not Path(dataset.path).exists():
             raise JobError(f"there is no file or folder {dataset.path}", "Pass validate=False if it comes later.")
         return dataset
@@ -332,6 +395,11 @@ class Dataset:
         return _asset(workspace, Storage(workspace.client.calls).asset(name, wanted))
 
     @staticmethod
+    def get_by_id(workspace: Connected, id: str, **kwargs: Any) -> FileDataset:
+        """A dataset by its `id`."""
+        return FileDataset(id, workspace)
+
+    @staticmethod
     def get_all(workspace: Connected) -> dict[str, FileDataset]:
         """The newest version of every registered dataset, by name."""
         found: dict[str, FileDataset] = {}
@@ -340,12 +408,17 @@ class Dataset:
         return found
 
 
-def data_frame(files: Sequence[Path], rows: int | None = None) -> Any:
+def _source(item: _Source) -> str | DataPath:
+    if isinstance(item, tuple):
+        return DataPath(item[0], item[1])
+    return item if isinstance(item, DataPath) else os.fspath(item)
+
+
+def data_frame(files: Sequence[Path]) -> Any:
     """The rows of files, one after the other."""
     pandas = import_module("pandas")
     readers = {".parquet": pandas.read_parquet, ".jsonl": partial(pandas.read_json, lines=True)}
-    found = pandas.concat([readers.get(file.suffix, pandas.read_csv)(file) for file in files], ignore_index=True)
-    return found if rows is None else found.head(rows)
+    return pandas.concat([readers.get(file.suffix, pandas.read_csv)(file) for file in files], ignore_index=True)
 
 
 def _below(path: Path) -> list[Path]:

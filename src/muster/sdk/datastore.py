@@ -185,6 +185,23 @@ class Datastore:
         self._storage.download(self.name, wanted, Path(target_path))
         return len(wanted)
 
+    def as_mount(self) -> DataPath:
+        """All of it, as an input that is read where it is, or staged."""
+        return self.path().as_mount()
+
+    def as_download(self, path_on_compute: str | None = None) -> DataPath:
+        """All of it, as an input that is copied for the job."""
+        return self.path().as_download()
+
+    def set_as_default(self) -> None:
+        """Kept for v1 scripts: the default stays the workspace's own."""
+        tell(f"the default datastore stays the workspace's own; name {self.name!r} where you want it")
+
+    @property
+    def is_default(self) -> bool:
+        """Whether it is the workspace's own."""
+        return self.name == DEFAULT_DATASTORE
+
     def unregister(self) -> None:
         """Forget the datastore; what it holds stays."""
         self._storage.delete_datastore(self.name)

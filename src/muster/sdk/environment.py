@@ -6,14 +6,14 @@ import copy
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from muster.client.submit import register_environment
 from muster.environments import catalogue, names
-from muster.environments.files import conda_content, requirement_file
+from muster.environments.files import requirement_file
 from muster.environments.images.registries import registry_of, secret_name
 from muster.environments.venvs.builder import has_gpus
 from muster.errors import JobError, NotFound
@@ -21,103 +21,10 @@ from muster.job.explain import make_spec
 from muster.job.parts import EnvironmentSpec
 from muster.job.rules import is_snapshot
 from muster.paths import environments_dir
+from muster.sdk.conda import CondaDependencies
 from muster.sdk.connected import Connected
 from muster.sdk.notices import tell
 from muster.wire.codec import Json
-
-
-class CondaDependencies:
-    """Packages of conda and pip."""
-
-    def __init__(self, conda_dependencies_file_path: str | None = None) -> None:
-        self.python_version: str | None = None
-        self._channels: list[str] = []
-        self._conda: list[str] = []
-        self._pip: list[str] = []
-        if conda_dependencies_file_path is not None:
-            self._read(conda_content(Path(conda_dependencies_file_path).absolute()))
-
-    @staticmethod
-    def create(
-        pip_indexurl: str | None = None,
-        pip_packages: Iterable[str] | None = None,
-        conda_packages: Iterable[str] | None = None,
-        python_version: str | None = None,
-        pin_sdk_version: bool = True,
-    ) -> CondaDependencies:
-        """Packages of pip and conda, and a Python version.
-
-        >>> CondaDependencies.create(pip_packages=["tqdm==4.66.5"]).pip_packages
-        ['tqdm==4.66.5']
-        """
-        made = CondaDependencies()
-        made.python_version = python_version
-        made._conda = list(conda_packages or [])
-        made._pip = list(pip_packages or [])
-        if pip_indexurl:
-            made._pip.insert(0, f"--index-url {pip_indexurl}")
-        return made
-
-    @staticmethod
-    def of(content: Mapping[str, Json]) -> CondaDependencies:
-        """From the content of a conda file."""
-        made = CondaDependencies()
-        made._read(content)
-        return made
-
-    @property
-    def conda_packages(self) -> list[str]:
-        """What conda installs."""
-        return list(self._conda)
-
-    @property
-    def pip_packages(self) -> list[str]:
-        """What pip installs."""
-        return list(self._pip)
-
-    def add_pip_package(self, pip_package: str) -> None:
-        """Have pip install one more."""
-        self._pip.append(pip_package)
-
-    def add_conda_package(self, conda_package: str) -> None:
-        """Have conda install one more."""
-        self._conda.append(conda_package)
-
-    def add_channel(self, channel: str) -> None:
-        """Have conda look in one more channel."""
-        self._channels.append(channel)
-
-    def set_python_version(self, version: str) -> None:
-        """Choose the Python version."""
-        self.python_version = version
-
-    def remove_pip_packages(self, names: Iterable[str]) -> None:
-        """Take packages out by their names."""
-        gone = set(names)
-        self._pip = [package for package in self._pip if package not in gone]
-
-    def as_dict(self) -> dict[str, Json]:
-        """The content of a conda file."""
-        packages: list[Json] = [f"python={self.python_version}"] if self.python_version else []
-        packages += self._conda
-        if self._pip:
-            packages += [*([] if "pip" in self._conda else ["pip"]), {"pip": list(self._pip)}]
-        return {"name": "muster", "channels": self._channels or ["conda-forge"], "dependencies": packages}
-
-    def _read(self, data: Mapping[str, Json]) -> None:
-        self._channels = [str(channel) for channel in _items(data.get("channels"))]
-        for item in _items(data.get("dependencies")):
-            if isinstance(item, Mapping):
-                self._pip += [str(package) for package in _items(item.get("pip"))]
-            elif match := re.fullmatch(r"python\s*={1,2}\s*([\d.*]+)", str(item)):
-                self.python_version = match[1]
-            else:
-                self._conda.append(str(item))
-
-
-def _items(value: Json) -> Sequence[Json]:
-    """A list of a document; anything else has no items."""
-    return value if isinstance(value, Sequence) and not isinstance(value, str) else ()
 
 
 @dataclass
@@ -127,6 +34,42 @@ class PythonSection:
     user_managed_dependencies: bool = False
     interpreter_path: str = "python"
     conda_dependencies: CondaDependencies = field(default_factory=CondaDependencies)
+    conda_dependencies_file: str | None = None
+    base_conda_environment: str | None = None
+
+    def packages(self) -> CondaDependencies:
+        """Those of the file where one is named."""
+        file = self.conda_dependencies_file
+        return CondaDependencies(file) if file is not None else self.conda_dependencies
+
+
+@dataclass
+class DockerBuildContext:
+    """A folder with a Dockerfile."""
+
+    location: str
+    dockerfile_path: str = "Dockerfile"
+
+    @staticmethod
+    def from_local_directory(
+        workspace: Any = None, path: str | Path = ".", dockerfile_path: str = "Dockerfile"
+    ) -> DockerBuildContext:
+        """A folder of this machine."""
+        return DockerBuildContext(os.fspath(path), dockerfile_path)
+
+    @staticmethod
+    def from_git(*args: Any, **kwargs: Any) -> DockerBuildContext:
+        """Refused: the folder goes with the job."""
+        raise JobError("a build context cannot come from a repository's address", "Clone it, and give its folder.")
+
+
+@dataclass
+class Registry:
+    """Where an image comes from; passwords are kept with `muster secret set`."""
+
+    address: str | None = None
+    username: str | None = None
+    password: str | None = None
 
 
 @dataclass
@@ -139,6 +82,10 @@ class DockerSection:
     sent_build: Mapping[str, Json] | None = None
     """What a registered environment's image is built from: it was sent when that was registered."""
     shm_size: str | None = None
+    arguments: list[str] = field(default_factory=list)
+    shared_volumes: bool = True
+    gpu_support: bool | None = None
+    base_image_registry: Registry = field(default_factory=Registry)
 
 
 class Environment:
@@ -215,6 +162,19 @@ class Environment:
         return made
 
     @staticmethod
+    def from_docker_build_context(
+        name: str,
+        docker_build_context: DockerBuildContext,
+        conda_specification: str | None = None,
+        pip_requirements: str | None = None,
+    ) -> Environment:
+        """A container image that is built from a folder with a Dockerfile."""
+        made = _on_image(name, conda_specification, pip_requirements)
+        given = docker_build_context
+        made.docker.base_dockerfile = str(Path(given.location) / given.dockerfile_path)
+        return made
+
+    @staticmethod
     def from_existing_conda_environment(name: str, conda_environment_name: str) -> Environment:
         """Not taken over: what is installed on one machine says nothing about another."""
         raise JobError(
@@ -232,6 +192,14 @@ class Environment:
         self.version = str(register_environment(workspace.client, self.name, job, Path.cwd()).version)
         return self
 
+    def build(self, workspace: Connected, **kwargs: Any) -> EnvironmentBuild:
+        """Register it; it is built when a job first needs it, once on each host."""
+        return EnvironmentBuild(self.register(workspace))
+
+    def build_local(self, workspace: Connected, *args: Any, **kwargs: Any) -> EnvironmentBuild:
+        """The same: the workspace's own machine builds it."""
+        return self.build(workspace)
+
     def clone(self, new_name: str) -> Environment:
         """A copy under another name; that of a curated environment holds its packages, to be changed as you like."""
         made = copy.deepcopy(self)
@@ -247,6 +215,19 @@ class Environment:
 
     def __repr__(self) -> str:
         return f"Environment(name={self.name!r})"
+
+
+class EnvironmentBuild:
+    """What `Environment.build` returns: v1 scripts wait for it."""
+
+    def __init__(self, environment: Environment) -> None:
+        self.environment = environment
+        self.status = "Succeeded"
+
+    def wait_for_completion(self, show_output: bool = True) -> None:
+        """There is nothing to wait for."""
+        if show_output:
+            print(f"{self.environment.name}: registered; a job that needs it has it built", flush=True)
 
 
 def _on_image(name: str, conda_specification: str | None, pip_requirements: str | None) -> Environment:
@@ -312,7 +293,7 @@ def to_spec(environment: Environment | str | None) -> tuple[dict[str, Json] | st
         return environment, []
     if environment.is_curated:
         return environment.name, []
-    packages, notices = _without_azure(environment.python.conda_dependencies)
+    packages, notices = _without_azure(environment.python.packages())
     docker, python = environment.docker, environment.python
     if image := _image(docker):
         if not python.user_managed_dependencies and (packages.conda_packages or packages.pip_packages):
@@ -336,7 +317,11 @@ def _image(docker: DockerSection) -> dict[str, Json]:
         return {"build": _build(docker.base_dockerfile)}
     if docker.sent_build:
         return {"build": dict(docker.sent_build)}
-    return {"image": docker.base_image} if docker.base_image else {}
+    if not docker.base_image:
+        return {}
+    address = docker.base_image_registry.address or ""
+    is_named = not address or docker.base_image.startswith(f"{address}/")
+    return {"image": docker.base_image if is_named else f"{address}/{docker.base_image}"}
 
 
 def _build(dockerfile: str) -> dict[str, str]:

@@ -8,7 +8,8 @@ from typing import Any
 
 from muster.defaults import MAX_RUN_S
 from muster.errors import JobError
-from muster.sdk.environment import CondaDependencies, Environment, azure_name_notice, curated
+from muster.sdk.conda import CondaDependencies
+from muster.sdk.environment import Environment, azure_name_notice, curated
 from muster.sdk.notices import ignored, tell
 from muster.sdk.runconfig import (
     DistributedConfiguration,

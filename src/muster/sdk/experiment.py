@@ -6,12 +6,14 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from muster.client.importing.own_runs import started_run
 from muster.client.provenance import record
 from muster.client.submit import submit
 from muster.errors import JobError
 from muster.job.check import check_files
+from muster.sdk import keyvault
 from muster.sdk.connected import Connected
 from muster.sdk.job import to_job
 from muster.sdk.notices import tell
@@ -44,6 +46,8 @@ class Experiment:
             title = kwargs.get("display_name")
             texts = {str(key): str(value) for key, value in (tags or {}).items()}
             spec = spec.model_copy(update={"tags": texts, "display_name": title})
+        if secrets := keyvault.variables(self.workspace.client):
+            spec = spec.model_copy(update={"environment_variables": {**secrets, **spec.environment_variables}})
         # A team's server has nodes of its own, where this machine's interpreter means nothing.
         python = sys.executable if self.workspace.ref.server is None else None
         view = submit(self.workspace.client, spec, Path.cwd(), python=python, notices=notices)
@@ -51,6 +55,15 @@ class Experiment:
         record(self.workspace.client, view.id, folder, [sys.executable, *sys.argv])
         tell(*view.notices)
         return Run._of(self.workspace, view)
+
+    @property
+    def id(self) -> str:
+        """Its name: experiments are told apart by that."""
+        return self.name
+
+    def get_portal_url(self) -> str:
+        """Its page in the portal; `muster portal` opens it signed in."""
+        return f"{self.workspace.client.portal_url()}/portal/?experiment={quote(self.name)}"
 
     def dry_run(self, config: ScriptRunConfig) -> PlanView:
         """What every rank would run, on nodes like those of the compute target; nothing is started.

@@ -11,12 +11,25 @@ from muster.errors import Conflict, JobError
 from muster.models.references import ModelReference
 from muster.sdk.connected import Connected
 from muster.sdk.webservice import DeploymentConfiguration, InferenceConfig, Webservice, deploy
-from muster.wire.codec import Json
+from muster.wire.codec import Json, to_json
 from muster.wire.models import MODEL_TYPES, ModelChanges, ModelDetails, ModelLineage, ModelType, ModelView
+
+
+class Framework:
+    """Names of frameworks, as v1 scripts say them."""
+
+    CUSTOM = "Custom"
+    ONNX = "Onnx"
+    PYTORCH = "PyTorch"
+    SCIKITLEARN = "ScikitLearn"
+    TENSORFLOW = "TensorFlow"
+    MULTI = "Multi"
 
 
 class Model:
     """One version of a model, with the run that it came from."""
+
+    Framework = Framework
 
     def __init__(
         self,
@@ -60,6 +73,16 @@ class Model:
         return f"{self.name}:{self.version}"
 
     @property
+    def model_framework(self) -> str | None:
+        """The framework that it was registered with."""
+        return self.tags.get("model_framework")
+
+    @property
+    def url(self) -> str:
+        """How jobs name it."""
+        return f"models:/{self.name}/{self.version}"
+
+    @property
     def lineage(self) -> ModelLineage:
         """Where it comes from: the run, its code, data and environment, and what it measured."""
         return self._details().lineage
@@ -79,7 +102,7 @@ class Model:
             model_name,
             kind=_type(kwargs.get("type")),
             description=description,
-            tags={str(key): str(value) for key, value in (tags or {}).items()},
+            tags={str(key): str(value) for key, value in {**framework_tags(kwargs), **(tags or {})}.items()},
             properties=properties,
         )
         return Model._of(workspace, Models(workspace.client.calls).upload(Path(model_path).expanduser(), model))
@@ -145,6 +168,25 @@ class Model:
         """Take tags away, by their names."""
         self._change(ModelChanges(tags={str(key): None for key in tags}))
 
+    def add_properties(self, properties: Mapping[str, Json]) -> None:
+        """Kept as tags: what a version was registered with stays."""
+        self.add_tags(properties)
+
+    def serialize(self) -> dict[str, Json]:
+        """What is known of it, as JSON."""
+        said: dict[str, Json] = to_json(self._view)
+        return said
+
+    @staticmethod
+    def package(*args: Any, **kwargs: Any) -> None:
+        """Refused: services run in the environment that they name, without an image of their own."""
+        raise JobError("a model is not packed into an image", "Deploy it with Model.deploy, or `muster endpoint`.")
+
+    @staticmethod
+    def profile(*args: Any, **kwargs: Any) -> None:
+        """Refused: what a service needs is measured where it runs."""
+        raise JobError("a model is not profiled", "Deploy it; `muster endpoint show` has its times and memory.")
+
     def set_alias(self, alias: str) -> None:
         """Have an alias point to this version."""
         self._change(ModelChanges(aliases=(alias,)))
@@ -165,6 +207,12 @@ class Model:
 
     def __repr__(self) -> str:
         return f"Model(name={self.name!r}, version={self.version})"
+
+
+def framework_tags(given: Mapping[str, Json]) -> dict[str, str]:
+    """v1's framework of a model and its version, which are kept as tags."""
+    names = ("model_framework", "model_framework_version")
+    return {name: str(given[name]) for name in names if given.get(name) is not None}
 
 
 def _type(given: Any) -> ModelType | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,10 +17,12 @@ from muster.runtime.run import Run as ContextRun
 from muster.runtime.uploads import check_name, folder_files
 from muster.sdk import notebook
 from muster.sdk.connected import Connected
-from muster.sdk.model import Model
+from muster.sdk.environment import Environment, from_spec
+from muster.sdk.model import Model, framework_tags
 from muster.sdk.output import LineMerger, show
+from muster.sdk.run_log import RunLog
 from muster.wire.codec import Json, to_json
-from muster.wire.runs import MetricReport, RunView
+from muster.wire.runs import RunView
 from muster.wire.states import TERMINAL
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 _POLL_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 
 
-class Run:
+class Run(RunLog):
     """A run of the workspace, by id.
 
     >>> run = Run.get(workspace, "@latest")
@@ -98,6 +99,22 @@ class Run:
         return Run.get(self.workspace, found) if found else None
 
     @property
+    def description(self) -> str | None:
+        """What it is about."""
+        return self._view.description
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """What its job says below `properties`; `add_properties` sets tags."""
+        found = self._view.spec.get("properties")
+        return {str(key): str(value) for key, value in found.items()} if isinstance(found, Mapping) else {}
+
+    @property
+    def type(self) -> str:
+        """Kept for v1 scripts: what started it."""
+        return "azureml.scriptrun" if self._view.num_ranks else "azureml.run"
+
+    @property
     def number(self) -> int:
         """Kept for v1 scripts: runs are told apart by their ids."""
         return 1
@@ -119,6 +136,48 @@ class Run:
             "logFiles": {file.path: file.path for file in view.files},
         }
 
+    def get_details_with_logs(self) -> dict[str, Json]:
+        """The same, with what each log holds in place of its name."""
+        details = self.get_details()
+        return {**details, "logFiles": {name: self._text(name) for name in self._log_names()}}
+
+    def get_all_logs(self, destination: str | None = None) -> list[str]:
+        """Download the logs to a folder, by default a new one here; returns their paths."""
+        folder = Path(destination) if destination is not None else Path(f"{self.id}_logs")
+        return [str(self._client.download(self.id, name, folder / name)) for name in self._log_names()]
+
+    def get_environment(self) -> Environment:
+        """What its ranks ran in; a job without an environment ran in the Python that submitted it."""
+        described = self._view.spec.get("environment")
+        if isinstance(described, Mapping):
+            return from_spec(str(described.get("name") or "environment"), described)
+        return Environment.get(self.workspace, described) if isinstance(described, str) else Environment("current")
+
+    def get_snapshot_id(self) -> str | None:
+        """The digest of its code; None for a run without code."""
+        return self._view.snapshot
+
+    def restore_snapshot(self, snapshot_id: str | None = None, path: str | None = None) -> str:
+        """Download the code that it ran; returns the folder."""
+        digest = snapshot_id or self._view.snapshot
+        if digest is None:
+            raise NotFound(f"run {self.id} has no code", "A job without `code` runs without files.")
+        folder = Path(path) if path is not None else Path(f"{self.id}_code")
+        folder.mkdir(parents=True, exist_ok=True)
+        self._client.download_snapshot(digest, folder)
+        return str(folder)
+
+    def _log_names(self) -> list[str]:
+        return [name for name in self.get_file_names() if name.startswith(("user_logs/", "system_logs/", "logs/"))]
+
+    def _text(self, name: str) -> str:
+        return self._client.read_file(self.id, name).decode(errors="replace")
+
+    def get_properties(self) -> dict[str, str]:
+        """What `properties` has, looked up again."""
+        self._refresh()
+        return self.properties
+
     def get_tags(self) -> dict[str, str]:
         """The tags of this moment."""
         self._refresh()
@@ -135,6 +194,21 @@ class Run:
     def child_run(self, name: str | None = None, run_id: str | None = None, outputs: Any = None) -> Run:
         """A run below this one, for what this process logs itself."""
         return Run.get(self.workspace, own_runs.started_run(self._client, self._view.experiment, name or "", self.id))
+
+    def create_children(
+        self, count: int | None = None, tag_key: str | None = None, tag_values: Any = None
+    ) -> list[Run]:
+        """Several runs below this one; with `tag_key` one for each value of that tag."""
+        given = [*tag_values] if tag_values is not None else [None] * (count or 0)
+        made = [self.child_run() for _ in given]
+        for child, value in zip(made, given, strict=True):
+            if tag_key is not None:
+                child.tag(tag_key, value)
+        return made
+
+    def submit_child(self, config: Any, tags: Mapping[str, Json] | None = None, **kwargs: Any) -> Run:
+        """Submit a script in this run's experiment, with this run's id as a tag."""
+        return self.experiment.submit(config, tags={**(tags or {}), "parent": self.id}, **kwargs)
 
     def complete(self, _set_status: bool = True) -> None:
         """End a run that this process began with `start_logging` or `child_run`; others end with their processes."""
@@ -203,36 +277,6 @@ class Run:
 
     # Metrics and tags
 
-    def log(self, name: str, value: Any, description: str = "", step: int | None = None) -> None:
-        """Log a number (or text) to the run from outside of it, with the step that it belongs to."""
-        self._log("scalar", name, values.plain(value), step)
-
-    def log_list(self, name: str, value: Any, description: str = "") -> None:
-        """Log a list of values under one name."""
-        self._log("list", name, values.plain_list(value))
-
-    def log_row(self, name: str, description: str | None = None, **kwargs: Any) -> None:
-        """Log one row of a table, a column for each keyword."""
-        self._log("row", name, values.plain_row(kwargs))
-
-    def log_table(self, name: str, value: Any, description: str = "") -> None:
-        """Log a whole table: a list of values for each column."""
-        self._log("table", name, values.plain_table(value))
-
-    def log_image(self, name: str, path: str | None = None, plot: Any = None, description: str = "") -> None:
-        """An image file, or a matplotlib figure as `plot`."""
-        if (path is None) == (plot is None):
-            raise TypeError("log_image takes either a path or a plot")
-        if path is not None:
-            source, suffix = Path(path).read_bytes(), Path(path).suffix or ".png"
-        else:
-            drawn = io.BytesIO()
-            plot.savefig(drawn, format="png")
-            source, suffix = drawn.getvalue(), ".png"
-        stored = check_name(f"images/{name.replace('/', '_')}{suffix}")
-        self._client.upload(self.id, stored, source)
-        self._log("image", name, stored)
-
     def get_metrics(
         self, name: str | None = None, recursive: bool = False, *, points: int | None = None, **kwargs: Any
     ) -> dict[str, Json]:
@@ -279,6 +323,14 @@ class Run:
         """
         texts: dict[str, str | None] = {str(key): "" if value is None else str(value) for key, value in tags.items()}
         self._view = self._client.update_run(self.id, tags=texts)
+
+    def add_properties(self, properties: Mapping[str, Json]) -> None:
+        """Kept as tags: a run that is there already has tags alone."""
+        self.set_tags(properties)
+
+    def remove_tags(self, tags: Sequence[str]) -> None:
+        """Take tags away, by their names."""
+        self._view = self._client.update_run(self.id, tags=dict.fromkeys(map(str, tags)))
 
     # Files
 
@@ -344,7 +396,7 @@ class Run:
         names = self.get_file_names()
         if not any(name == path or name.startswith(f"{path}/") for name in names):
             raise NotFound(f"run {self.id} has no file or folder {path!r}", f"Its files: {', '.join(names[:20])}")
-        texts = {str(key): str(value) for key, value in (tags or {}).items()}
+        texts = {str(key): str(value) for key, value in {**framework_tags(kwargs), **(tags or {})}.items()}
         view = self._client.register_model(model_name, path, self.id, texts, properties, description)
         return Model._of(self.workspace, view)
 
@@ -381,9 +433,6 @@ class Run:
     def _refresh(self) -> RunView:
         self._view = self._client.run(self.id)
         return self._view
-
-    def _log(self, kind: str, name: str, value: Any, step: int | None = None) -> None:
-        self._client.log_metrics(self.id, [MetricReport(name, values.jsonable(value), step, kind, time.time())])
 
     def _raise_if_bad(self) -> None:
         if self.status != "Completed":

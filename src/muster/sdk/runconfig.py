@@ -5,10 +5,12 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Protocol
 
 from muster.defaults import MAX_RUN_S
-from muster.sdk.environment import CondaDependencies, Environment
+from muster.sdk.conda import CondaDependencies
+from muster.sdk.environment import Environment
 
 
 class Named(Protocol):
@@ -102,6 +104,11 @@ class RunConfiguration:
         self.data_references: Any = {}
         self.output_data: Any = {}
         self.auto_prepare_environment = True
+        # Kept for v1 scripts, which set what is below these: Azure's own clusters, Spark, snapshots of outputs.
+        self.amlcompute = SimpleNamespace()
+        self.history = SimpleNamespace(output_collection=True, directories_to_watch=["logs"], snapshot_project=True)
+        self.spark = SimpleNamespace()
+        self.services: Any = {}
         self.max_run_duration_seconds: int | None = MAX_RUN_S
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,11 @@ from muster.sdk.dataset import Dataset, FileDataset
 from muster.sdk.datastore import Datastore
 from muster.sdk.environment import Environment
 from muster.sdk.experiment import Experiment
+from muster.sdk.keyvault import Keyvault
 from muster.sdk.model import Model
 from muster.sdk.notices import tell
 from muster.sdk.run import Run
+from muster.sdk.webservice import Webservice
 
 _AZURE_FILES = (".azureml/config.json", "config.json", "aml_config/config.json")
 
@@ -70,6 +73,12 @@ class Workspace:
         return Workspace(ref=found)
 
     @staticmethod
+    def list(*args: Any, **kwargs: Any) -> dict[str, Sequence[Workspace]]:
+        """The workspace of this folder, by its name."""
+        found = Workspace(ref=find_workspace())
+        return {found.name: [found]}
+
+    @staticmethod
     def create(name: str, exist_ok: bool = False, path: str | Path = ".", **kwargs: Any) -> Workspace:
         """Make a workspace in a folder."""
         return Workspace(ref=create_workspace(path, name, exist_ok))
@@ -117,6 +126,28 @@ class Workspace:
     def datasets(self) -> dict[str, FileDataset]:
         """The newest version of every registered dataset, by name."""
         return Dataset.get_all(self)
+
+    @property
+    def webservices(self) -> dict[str, Webservice]:
+        """Its services, by name."""
+        return {service.name: service for service in Webservice.list(self)}
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """Kept for v1 scripts: a workspace has no tags."""
+        return {}
+
+    def get_default_keyvault(self) -> Keyvault:
+        """Its secrets."""
+        return Keyvault(self)
+
+    def get_default_compute_target(self, type: str = "CPU") -> ComputeTarget:
+        """The machine that is always there."""
+        return ComputeTarget(self, "local")
+
+    def set_default_datastore(self, name: str) -> None:
+        """Kept for v1 scripts: the default stays the workspace's own."""
+        tell(f"the default datastore stays the workspace's own; name {name!r} where you want it")
 
     def get_mlflow_tracking_uri(self) -> str:
         """Where MLflow's clients log: in a run its own address, elsewhere that of `muster mlflow`."""

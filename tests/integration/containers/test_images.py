@@ -17,6 +17,7 @@ import pytest
 from tests.conftest import wait_until
 from tests.integration.containers.conftest import Site
 from tests.integration.environments.conftest import Shelf, shelf
+from tools import images
 
 __all__ = ["shelf"]
 
@@ -127,6 +128,29 @@ def test_a_built_image_goes_to_the_registry_and_comes_back(registry: Registry, b
     for name in (again, pulled):
         told = boxes.log(name, "user_logs/environment_node_0.txt").decode() + json.dumps(boxes.view(name))
         assert PASSWORD not in told
+    _remove_images(registry)
+
+
+def test_an_image_of_the_repository_is_built_pushed_and_pulled_by_an_mpi_job(
+    registry: Registry, boxes: Site, mpi_image: str, tmp_path: Path
+) -> None:
+    """`make images` with a base that is here already: the others need packages from outside."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REGISTRY_AUTH_FILE", str(tmp_path / "auth.json"))
+        login = ["podman", "login", "--tls-verify=false", "--username", "anna", "--password-stdin", registry.host]
+        subprocess.run(login, input=PASSWORD.encode(), check=True, capture_output=True)
+        assert images.main(["mpi", "--base", mpi_image, "--registry", f"{registry.host}/team"]) == 0
+    (tag,) = registry.tags("team/muster-mpi")
+    _remove_images(registry)
+    boxes.client.set_secret("registry_" + registry.host.replace(".", "_").replace(":", "_"), f"anna:{PASSWORD}")
+    run = boxes.run(
+        command=["python3", "-c", "from mpi4py import MPI; print('ranks', MPI.COMM_WORLD.allreduce(1))"],
+        environment={"image": f"{registry.host}/team/muster-mpi:{tag}"},
+        distribution={"type": "mpi", "process_count_per_instance": 2},
+    )
+    view = boxes.wait(run, timeout_s=120.0)
+    assert view["status"] == "Completed", view["verdict"]
+    assert b"ranks 2" in boxes.log(run, "user_logs/std_log_process_1.txt")
     _remove_images(registry)
 
 

@@ -86,6 +86,10 @@ def test_scripts_of_notebooks_complete(corpus: Path) -> None:
     assert "['/numbers.csv']" in said["outputs.py"] and "by input ['/numbers.csv']" in said["tabular.py"]
     assert "[rank 1] trained 2" in said["estimator_pytorch.py"]
     assert "rows 4 said" in said["estimator_inputs.py"] and "digits_model" in said["estimator_generic.py"]
+    assert "0.7 [0.5, 0.75, 0.875]" in said["train_on_amlcompute.py"]
+    assert "secret has 14 14" in said["train_on_amlcompute.py"] and "ScikitLearn" in said["train_on_amlcompute.py"]
+    assert "stored ['/test.csv', '/train.csv']" in said["several_files.py"]
+    assert "files ['test.csv', 'train.csv']" in said["several_files.py"]
     assert (folder / "got-one/named-outputs/kept/numbers.csv").exists()
 
 

@@ -67,6 +67,20 @@ def test_a_script_of_azure_ml_finds_its_run(runtime: Path) -> None:
     assert (runtime / "uploads" / "outputs/models/net/model.bin").read_text() == "weights"
 
 
+def test_secrets_files_and_properties_of_a_run(runtime: Path) -> None:
+    said = run(
+        runtime,
+        "import os\nfrom azureml.core import Keyvault, Run\nos.environ['SECRET_my_key'] = 'open sesame'\n"
+        "run = Run.get_context()\nprint(run.get_secret('my-key'), run.experiment.workspace.get_default_keyvault()"
+        ".get_secret('my_key'))\n"
+        "run.upload_file('reports/a.txt', 'train.py')\nrun.download_file('reports/a.txt', 'again.py')\n"
+        "print(run.get_file_names(), open('again.py').read() == open('train.py').read(), run.status, run.properties)\n"
+        "try:\n    run.get_secret('other')\nexcept Exception as error:\n    print(error, error.hint)\n",
+    )
+    assert said.splitlines()[:2] == ["open sesame open sesame", "['reports/a.txt'] True Running {}"]
+    assert "no secret other" in said and "SECRET_other: ${{secrets.other}}" in said
+
+
 def test_an_installed_azureml_comes_first_module_by_module(runtime: Path, tmp_path: Path) -> None:
     installed = tmp_path / "site" / "azureml"
     (installed / "core").mkdir(parents=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Mapping
 from functools import cache
 
 from sqlalchemy import Insert, bindparam, select
@@ -17,6 +19,14 @@ _BLOCKS = tables.metric_blocks
 _KEY = ("run_id", "series", "tier", "part")
 _LOAD = select(_BLOCKS.c.data).where(*(_BLOCKS.c[name] == bindparam(f"key_{name}") for name in _KEY))
 
+_LOAD_OPEN = select(_BLOCKS.c.series, _BLOCKS.c.data).where(
+    _BLOCKS.c.run_id == bindparam("run"),
+    _BLOCKS.c.tier == 0,
+    _BLOCKS.c.part == bindparam("part"),
+    _BLOCKS.c.series.in_(bindparam("numbers", expanding=True)),
+)
+_SERIES_PER_QUERY = 500
+
 
 class BlockRows:
     """The blocks of a run that change in one write."""
@@ -25,6 +35,20 @@ class BlockRows:
         self._transaction = transaction
         self._run_id = run_id
         self._changed: dict[tuple[int, int, int], Points] = {}
+        self._open: dict[tuple[int, int, int], Points] = {}
+
+    def load_open(self, stored: Mapping[int, int]) -> None:
+        """Read the last blocks of series that have so many points, where these are not full, in few queries."""
+        by_part: dict[int, list[int]] = defaultdict(list)
+        for series, count in stored.items():
+            part, inside = divmod(count, BLOCK_POINTS)
+            if inside:
+                by_part[part].append(series)
+        for part, numbers in by_part.items():
+            for begin in range(0, len(numbers), _SERIES_PER_QUERY):
+                some = numbers[begin : begin + _SERIES_PER_QUERY]
+                rows = self._transaction.execute(_LOAD_OPEN, {"run": self._run_id, "part": part, "numbers": some})
+                self._open.update({(series, 0, part): decode(data) for series, data in rows})
 
     def append(self, series: int, stored: int, points: Points) -> None:
         """Add points at the end of a series that has so many; each block that fills up goes to the tiers."""
@@ -62,6 +86,9 @@ class BlockRows:
         known = self._changed.get((series, tier, part))
         if known is not None:
             return known
+        held = self._open.pop((series, tier, part), None)
+        if held is not None:
+            return held
         key = {"key_run_id": self._run_id, "key_series": series, "key_tier": tier, "key_part": part}
         return decode(self._transaction.execute(_LOAD, key).scalar_one())
 

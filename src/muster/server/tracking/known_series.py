@@ -18,16 +18,25 @@ Summaries = dict[tuple[str, str], Summary]
 
 
 @dataclass
+class KnownSource:
+    """What is known of one source in one attempt."""
+
+    summaries: Summaries = field(default_factory=dict)
+    tail: tuple[int, int] | None = None
+    """How many rows it has in tails, and how many points in them; None: not known."""
+
+
+@dataclass
 class KnownRun:
     """What is known of one run, as of its last point."""
 
     last_order: int = 0
-    sources: dict[tuple[int, str], Summaries] = field(default_factory=dict)
-    """All series of a source, by attempt and its name."""
+    sources: dict[tuple[int, str], KnownSource] = field(default_factory=dict)
+    """By attempt and the source's name."""
 
     @property
     def num_series(self) -> int:
-        return sum(map(len, self.sources.values()))
+        return sum(len(source.summaries) for source in self.sources.values())
 
 
 class KnownSeries:

@@ -9,20 +9,20 @@ from functools import cache
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import Dialect, bindparam, delete, func, insert, select, update
+from sqlalchemy import Dialect, Insert, Select, Update, bindparam, delete, func, insert, select, update
 
 from muster.host.points import Points
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.server.database.json_text import write_json
 from muster.server.tracking.block_rows import BlockRows
-from muster.server.tracking.known_series import KnownSeries, Summaries
+from muster.server.tracking.known_series import KnownSeries, KnownSource, Summaries
 from muster.server.tracking.summaries import Summary
 from muster.wire.codec import Json
 from muster.wire.runs import MetricPoint
 
 _SERIES, _TAILS, _COUNTS = tables.metric_series, tables.metric_tails, tables.metric_counts
-_TAIL_ROWS, _TAIL_POINTS = 64, 4096
+_TAIL_ROWS, _TAIL_POINTS = 64, 8192
 """Above either of these, what a source has in tails goes to blocks."""
 _AT_ONCE = 256
 """So many points for each series of a delivery go to blocks without waiting in a tail."""
@@ -49,9 +49,12 @@ _SERIES_OF_SOURCE = select(_SERIES.c.name, _SERIES.c.type, *(_SERIES.c[name] for
     _SERIES.c.source == bindparam("source"),
 )
 _COUNT_OF_RUN = select(_COUNTS.c.last_order, _COUNTS.c.num_series).where(_COUNTS.c.run_id == bindparam("run"))
-_NEW_COUNT: Mapping[str, Any] = {"last_order": bindparam("new_order"), "num_series": bindparam("new_series")}
-_ADD_COUNT = insert(_COUNTS).values(run_id=bindparam("key_run"), **_NEW_COUNT)
-_CHANGE_COUNT = update(_COUNTS).where(_COUNTS.c.run_id == bindparam("key_run")).values(**_NEW_COUNT)
+_ADD_COUNT = insert(_COUNTS)
+_CHANGE_COUNT = (
+    update(_COUNTS)
+    .where(_COUNTS.c.run_id == bindparam("key_run"))
+    .ordered_values((_COUNTS.c.last_order, bindparam("new_order")), (_COUNTS.c.num_series, bindparam("new_series")))
+)
 _OF_SOURCE = (
     _TAILS.c.run_id == bindparam("run"),
     _TAILS.c.attempt == bindparam("attempt"),
@@ -85,9 +88,8 @@ class Batch:
     summaries: dict[tuple[str, str], Summary]
     """By name and type."""
     new: list[tuple[str, str]]
-    points: dict[int, list[tuple[int, Json, float | None, float]]]
-    """Order, value, step and time of each, by the number of the series."""
     rows: list[TailPoint]
+    """In the order in which they came."""
     known: Summaries
     """Of all series of the source that are remembered."""
 
@@ -96,7 +98,8 @@ def add_points(transaction: Transaction, run_id: str, points: Sequence[MetricPoi
     """Record points of metrics, in the order in which they are given."""
     if not points:
         return
-    last_order, num_series = transaction.execute(_COUNT_OF_RUN, {"run": run_id}).first() or (0, 0)
+    count = _driver_statement(transaction.connection.dialect, _COUNT_OF_RUN)
+    last_order, num_series = transaction.connection.exec_driver_sql(count, (run_id,)).first() or (0, 0)
     series = transaction.memory.setdefault(KnownSeries, KnownSeries())
     assert isinstance(series, KnownSeries)
     known = series.take(run_id, last_order)
@@ -105,12 +108,14 @@ def add_points(transaction: Transaction, run_id: str, points: Sequence[MetricPoi
         by_source[point.attempt, point.source].append((order, point))
     for (attempt, name), found in by_source.items():
         source = Source(run_id, attempt, name[:255])
-        summaries = known.sources.setdefault((attempt, source.name), {})
-        num_series += _add(transaction, source, found, num_series, summaries)
+        held = known.sources.setdefault((attempt, source.name), KnownSource())
+        num_series += _add(transaction, source, found, num_series, held)
     known.last_order = last_order + len(points)
     transaction.after_commit.append(lambda: series.put(run_id, known))
-    counts = {"new_order": last_order + len(points), "new_series": num_series, "key_run": run_id}
-    transaction.execute(_CHANGE_COUNT if last_order else _ADD_COUNT, counts)
+    if last_order:
+        _drive(transaction, _CHANGE_COUNT, [(last_order + len(points), num_series, run_id)])
+    else:
+        _drive(transaction, _ADD_COUNT, [(run_id, len(points), num_series)])
 
 
 def _add(
@@ -118,18 +123,19 @@ def _add(
     source: Source,
     points: Sequence[tuple[int, MetricPoint]],
     num_series: int,
-    known: Summaries,
+    known: KnownSource,
 ) -> int:
     """Record what one source logged; returns how many series are new."""
-    batch = _make_batch(transaction, source, points, num_series, known)
-    rows, waiting = transaction.execute(_TAIL_SIZE, source.key).one()
-    is_long = len(points) >= _AT_ONCE * len(batch.points)
+    batch = _make_batch(transaction, source, points, num_series, known.summaries)
+    rows, waiting = known.tail or transaction.execute(_TAIL_SIZE, source.key).one()
+    is_long = len(points) >= _AT_ONCE * len(batch.summaries)
     if is_long or rows >= _TAIL_ROWS or waiting + len(points) >= _TAIL_POINTS:
         _move_to_blocks(transaction, source, batch)
+        known.tail = (0, 0)
     else:
-        tail = {"first_order": points[0][0], "last_order": points[-1][0], "count": len(points)}
-        owner = {"run_id": source.run_id, "attempt": source.attempt, "source": source.name}
-        transaction.execute(_ADD_TAIL, {**owner, **tail, "points": batch.rows})
+        row = (source.run_id, source.attempt, source.name, points[0][0], points[-1][0], len(points))
+        _drive(transaction, _ADD_TAIL, [(*row, write_json(batch.rows))])
+        known.tail = (rows + 1, waiting + len(points))
     _keep_summaries(transaction, source, batch)
     return len(batch.new)
 
@@ -141,24 +147,22 @@ def _make_batch(
     num_series: int,
     known: Summaries,
 ) -> Batch:
-    by_series: dict[tuple[str, str], list[tuple[int, Json, float | None, float]]] = defaultdict(list)
-    for order, point in points:
-        by_series[point.name[:255], point.type[:16]].append((order, point.value, point.step, point.at))
-    missing = {key for key in by_series if key not in known}
+    keys = [(point.name[:255], point.type[:16]) for _, point in points]
+    missing = {key for key in keys if key not in known}
     if missing and num_series:
         known.update(_load_summaries(transaction, source, missing, num_series))
-    summaries = {key: known[key] for key in by_series if key in known}
-    new = [key for key in by_series if key not in summaries]
+    # In the order in which they came, as a series' number says.
+    new = [key for key in dict.fromkeys(keys) if key not in known] if missing else []
     for index, key in enumerate(new, num_series):
-        known[key] = summaries[key] = Summary(index)
-    batch = Batch(summaries, new, {}, [], known)
-    for key, found in by_series.items():
-        summary = summaries[key]
-        number = summary.number
-        batch.points[number] = found
-        batch.rows += [[number, *point] for point in found]
-        summary.take_in_rows(found)
-    return batch
+        known[key] = Summary(index)
+    summaries: dict[tuple[str, str], Summary] = {}
+    rows: list[TailPoint] = []
+    for key, (order, point) in zip(keys, points, strict=True):
+        summaries[key] = summary = known[key]
+        value, step, at = point.value, point.step, point.at
+        rows.append([summary.number, order, value, step, at])
+        summary.take_in_point(order, value, step, at)
+    return Batch(summaries, new, rows, known)
 
 
 def _load_summaries(
@@ -194,9 +198,14 @@ def _keep_summaries(transaction: Transaction, source: Source, batch: Batch) -> N
 
 
 def _change(transaction: Transaction, run_id: str, changed: Sequence[Summary]) -> None:
-    """As the driver takes it: what SQLAlchemy does with each row would take longer than all the rest."""
     rows = [(_json(item.last), *_NEW_VALUES(item)[1:], run_id, item.number) for item in changed]
-    transaction.connection.exec_driver_sql(_driver_statement(transaction.connection.dialect), rows)
+    _drive(transaction, _CHANGE_SERIES, rows)
+
+
+def _drive(transaction: Transaction, statement: Insert | Update, rows: Sequence[tuple[Any, ...]]) -> None:
+    """As the driver takes it: what SQLAlchemy does with each row would take longer than all the rest."""
+    connection = transaction.connection
+    connection.exec_driver_sql(_driver_statement(connection.dialect, statement), list(rows))
 
 
 def _json(value: Json) -> str:
@@ -205,9 +214,9 @@ def _json(value: Json) -> str:
 
 
 @cache
-def _driver_statement(dialect: Dialect) -> str:
-    """The statement that changes a summary, with its values in the order in which they are written here."""
-    made = dialect.statement_compiler(dialect, _CHANGE_SERIES)
+def _driver_statement(dialect: Dialect, statement: Insert | Update | Select[Any]) -> str:
+    """A statement with its values in the order in which they are written here."""
+    made = dialect.statement_compiler(dialect, statement)
     text = str(made)
     for name in made.params:
         text = text.replace(f"%({name})s", "%s")
@@ -219,18 +228,14 @@ def _driver_statement(dialect: Dialect) -> str:
 
 def _move_to_blocks(transaction: Transaction, source: Source, batch: Batch) -> None:
     """Bring what a source has in tails, and what is new of it, to the ends of its series' blocks."""
-    waiting: dict[int, Points] = defaultdict(Points)
-    for rows in transaction.execute(_TAIL_OF_SOURCE, source.key).scalars():
-        for number, *point in rows:
-            waiting[number].add(*point)
-    for number, found in batch.points.items():
-        waiting[number].extend(Points(*([*column] for column in zip(*found, strict=True))))
+    waiting = _by_series([*transaction.execute(_TAIL_OF_SOURCE, source.key).scalars(), batch.rows])
     summaries = {summary.number: summary for summary in batch.summaries.values()}
     absent = [number for number in waiting if number not in summaries]
     others = {summary.number: summary for summary in batch.known.values() if summary.number not in summaries}
     stored = {number: summary.stored for number, summary in (summaries | others).items()}
     stored |= _stored(transaction, source, [number for number in absent if number not in others])
     blocks = BlockRows(transaction, source.run_id)
+    blocks.load_open({number: stored[number] for number in waiting})
     for number, points in waiting.items():
         blocks.append(number, stored[number], points)
         if held := summaries.get(number) or others.get(number):
@@ -240,6 +245,15 @@ def _move_to_blocks(transaction: Transaction, source: Source, batch: Batch) -> N
         grown = [{"key_run": source.run_id, "key_number": n, "more": len(waiting[n])} for n in absent]
         transaction.execute(_GROW_STORED, grown)
     transaction.execute(_EMPTY_TAIL, source.key)
+
+
+def _by_series(parts: Iterable[Sequence[TailPoint]]) -> dict[int, Points]:
+    found: dict[int, list[TailPoint]] = defaultdict(list)
+    for rows in parts:
+        for row in rows:
+            found[row[0]].append(row)  # type: ignore[index]
+    columns = {number: [*zip(*rows, strict=True)] for number, rows in found.items()}
+    return {number: Points(*map(list, others)) for number, (_, *others) in columns.items()}
 
 
 _GROW_STORED = (

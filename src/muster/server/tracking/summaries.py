@@ -49,19 +49,21 @@ class Summary:
 
     def take_in_rows(self, rows: Sequence[tuple[int, Json, float | None, float]]) -> None:
         """The same for points that are given as order, value, step and time."""
-        if not rows:
-            return
+        for row in rows:
+            self.take_in_point(*row)
+
+    def take_in_point(self, order: int, value: Json, step: float | None, at: float) -> None:
+        """Add the next point."""
         if not self.num_points:
-            _, _, self.first_step, self.first_at = rows[0]
-        self.num_points += len(rows)
-        for _, value, step, _ in rows:
-            found = value if type(value) is float and value == value else number(value)
-            if found is None:
-                continue
-            if self.least is None or found < self.least:
-                self.least, self.least_step = float(found), step
-            if self.greatest is None or found > self.greatest:
-                self.greatest, self.greatest_step = float(found), step
-        self.last_order, self.last, self.last_step, self.last_at = rows[-1]
-        found = number(self.last)
-        self.last_number = None if found is None else float(found)
+            self.first_step, self.first_at = step, at
+        self.num_points += 1
+        self.last_order, self.last, self.last_step, self.last_at = order, value, step, at
+        found = value if type(value) is float and value == value else number(value)
+        if found is None:
+            self.last_number = None
+            return
+        self.last_number = found = float(found)
+        if self.least is None or found < self.least:
+            self.least, self.least_step = found, step
+        if self.greatest is None or found > self.greatest:
+            self.greatest, self.greatest_step = found, step

@@ -13,7 +13,7 @@ from muster.server.database import tables
 from muster.server.database.connection import Database
 from muster.server.database.writer import Transaction
 from muster.server.tracking import known_series
-from muster.server.tracking.known_series import KnownRun, KnownSeries
+from muster.server.tracking.known_series import KnownRun, KnownSeries, KnownSource
 from muster.server.tracking.recording import add_points
 from muster.server.tracking.summaries import Summary
 from muster.wire.runs import MetricPoint
@@ -72,7 +72,7 @@ def test_what_does_not_agree_with_the_count_is_forgotten_and_the_oldest_goes_fir
     monkeypatch.setattr(known_series, "_MOST_SERIES", 2)
     known = KnownSeries()
     for name in ("a", "b", "c"):
-        known.put(name, KnownRun(7, {(1, "rank_0"): {("loss", "scalar"): Summary(0)}}))
+        known.put(name, KnownRun(7, {(1, "rank_0"): KnownSource({("loss", "scalar"): Summary(0)})}))
     assert known.take("a", 7).sources == {}
     assert known.take("b", 6).sources == {}
     assert known.take("c", 7).num_series == 1

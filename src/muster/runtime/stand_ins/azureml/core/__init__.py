@@ -2,9 +2,10 @@
 
 from muster.runtime.inside import Dataset, Datastore, Environment, Experiment, Model, Workspace
 from muster.runtime.run import Run
+from muster.runtime.workspace import Keyvault
 
 VERSION = "1.60.0"
 """Of the SDK whose names these are."""
 __version__ = VERSION
 
-__all__ = ["VERSION", "Dataset", "Datastore", "Environment", "Experiment", "Model", "Run", "Workspace"]
+__all__ = ["VERSION", "Dataset", "Datastore", "Environment", "Experiment", "Keyvault", "Model", "Run", "Workspace"]

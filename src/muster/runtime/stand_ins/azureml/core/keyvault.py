@@ -1,0 +1,5 @@
+"""`azureml.core.keyvault`, inside a run."""
+
+from muster.runtime.workspace import Keyvault
+
+__all__ = ["Keyvault"]
