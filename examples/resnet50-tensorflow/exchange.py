@@ -59,7 +59,8 @@ class Mirrored(Ranks):
         self._strategy = tf.distribute.MultiWorkerMirroredStrategy()
         self.rank = self._strategy.cluster_resolver.task_id
         self.size = len(json.loads(os.environ["TF_CONFIG"])["cluster"]["worker"])
-        self._sum = tf.function(lambda values: self._strategy.run(self._reduce, ("sum", values)))
+        # The copy is there so that the values lie on this worker's device.
+        self._sum = tf.function(lambda values: self.run(lambda own: self._reduce("sum", tf.identity(own)), values))
 
     def scope(self) -> AbstractContextManager[Any]:
         return self._strategy.scope()
