@@ -9,7 +9,7 @@ def resnet50(keras: Any, classes: int, width: int, size: int, weight_decay: floa
     """The published network is 64 channels wide at its beginning; a narrower one is for trying things out."""
     layers, penalty = keras.layers, keras.regularizers.L2(weight_decay / 2)
 
-    def convolution(x: Any, channels: int, kernel: int, stride: int = 1, scale: str = "ones") -> Any:
+    def convolution(x: Any, name: str, channels: int, kernel: int, stride: int = 1, scale: str = "ones") -> Any:
         """With the normalisation after it."""
         if kernel > 1:
             # On all sides alike, as PyTorch does; "same" would not with a stride of 2.
@@ -21,26 +21,28 @@ def resnet50(keras: Any, classes: int, width: int, size: int, weight_decay: floa
             use_bias=False,
             kernel_initializer=keras.initializers.VarianceScaling(2.0, "fan_out", "untruncated_normal"),
             kernel_regularizer=penalty,
+            name=name,
         )(x)
-        return layers.BatchNormalization(momentum=0.9, epsilon=1e-5, gamma_initializer=scale)(x)
+        named = f"{name}_normalization"
+        return layers.BatchNormalization(momentum=0.9, epsilon=1e-5, gamma_initializer=scale, name=named)(x)
 
-    def block(x: Any, inner: int, stride: int, widens: bool) -> Any:
+    def block(x: Any, name: str, inner: int, stride: int, widens: bool) -> Any:
         """1x1 reduces, 3x3 works, 1x1 expands by four; the input is added."""
-        y = layers.ReLU()(convolution(x, inner, 1))
-        y = layers.ReLU()(convolution(y, inner, 3, stride))
+        y = layers.ReLU()(convolution(x, f"{name}_reduce", inner, 1))
+        y = layers.ReLU()(convolution(y, f"{name}_work", inner, 3, stride))
         # A block starts as the identity, which makes the first steps with a large batch stable.
-        y = convolution(y, 4 * inner, 1, scale="zeros")
-        shortcut = convolution(x, 4 * inner, 1, stride) if widens else x
+        y = convolution(y, f"{name}_expand", 4 * inner, 1, scale="zeros")
+        shortcut = convolution(x, f"{name}_shortcut", 4 * inner, 1, stride) if widens else x
         return layers.ReLU()(layers.Add()([shortcut, y]))
 
     images = keras.Input((size, size, 3), dtype="uint8")
     x = layers.Normalization(mean=MEAN, variance=VARIANCE)(layers.Rescaling(1.0)(images))
-    x = layers.ReLU()(convolution(x, width, 7, 2))
+    x = layers.ReLU()(convolution(x, "stem", width, 7, 2))
     # Zeros are as good as nothing here: no value is below them.
     x = layers.MaxPooling2D(3, 2)(layers.ZeroPadding2D(1)(x))
-    for factor, depth, stride in ((1, 3, 1), (2, 4, 2), (4, 6, 2), (8, 3, 2)):
+    for stage, (factor, depth, stride) in enumerate(((1, 3, 1), (2, 4, 2), (4, 6, 2), (8, 3, 2))):
         for index in range(depth):
-            x = block(x, factor * width, stride if index == 0 else 1, index == 0)
+            x = block(x, f"stage{stage}_block{index}", factor * width, stride if index == 0 else 1, index == 0)
     x = layers.GlobalAveragePooling2D()(x)
     bound = (32 * width) ** -0.5
     scores = layers.Dense(
@@ -49,5 +51,6 @@ def resnet50(keras: Any, classes: int, width: int, size: int, weight_decay: floa
         kernel_initializer=keras.initializers.RandomUniform(-bound, bound),
         bias_initializer=keras.initializers.RandomUniform(-bound, bound),
         kernel_regularizer=penalty,
+        name="head",
     )(x)
     return keras.Model(images, scores)

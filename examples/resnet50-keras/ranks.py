@@ -61,7 +61,7 @@ class Ranks:
         """Give every rank the mean of the running statistics, which each has of its own batches."""
         if self.size > 1:
             for variable in model.non_trainable_variables:
-                variable.assign(self.sum(np.array(variable)) / self.size)
+                variable.assign(self.sum(variable.numpy()) / self.size)
 
 
 class Mirrored(Ranks):
@@ -163,10 +163,6 @@ class Torch(Ranks):
 
     def sum(self, values: Any) -> Any:
         return self._world.sum(self._torch.as_tensor(np.array(values))).numpy()
-
-    def level(self, model: Any) -> None:
-        for variable in model.non_trainable_variables:
-            variable.assign(self.sum(variable.value.detach().cpu()) / self.size)
 
     def _mean(self, gradients: list[Any]) -> list[Any]:
         """All of them in one exchange."""

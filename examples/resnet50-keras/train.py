@@ -75,7 +75,7 @@ class Training:
         progress = self.progress
         if self._checkpointer is not None:
             metric = progress["top1"] if progress["validated"] == progress["step"] else None
-            arrays = {name: np.array(value) for name, value in self._values().items()}
+            arrays = {name: variable.numpy() for name, variable in self._variables().items()}
             self._checkpointer.save(
                 progress["step"], arrays, {**progress, "stream": self.stream.state()}, metric=metric
             )
@@ -100,12 +100,8 @@ class Training:
     def _variables(self) -> dict[str, Any]:
         """Of the model and of its optimizer, by names that stay the same."""
         model, optimizer = self._model, self._model.optimizer
-        named = {f"model/{number:03d}": variable for number, variable in enumerate(model.variables)}
+        named = {f"model/{getattr(v, 'path', v.name.split(':')[0])}": v for v in model.variables}
         return named | {f"optimizer/{number:03d}": variable for number, variable in enumerate(optimizer.variables)}
-
-    def _values(self) -> dict[str, Any]:
-        to_numpy = getattr(getattr(self._ranks.keras, "ops", None), "convert_to_numpy", np.array)
-        return {name: to_numpy(variable) for name, variable in self._variables().items()}
 
     def _validation_is_due(self) -> bool:
         """After every few epochs and after the last step."""
@@ -152,6 +148,8 @@ def compiled(args: argparse.Namespace, ranks: who.Ranks, classes: int, rates: li
             jit_compile=keras.__name__ == "keras" and keras.backend.backend() == "jax",
         )
         optimizer.build(model.trainable_variables)
+        # For tf_keras, whose metrics would be added up over the workers: each has its own here.
+        model.distribute_reduction_method = "first"
     return model
 
 

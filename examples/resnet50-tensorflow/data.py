@@ -105,7 +105,8 @@ def central_view(jpeg: tf.Tensor, _: tf.Tensor, size: int) -> tf.Tensor:
 
 
 def cropped(jpeg: tf.Tensor, top: Any, left: Any, height: Any, width: Any, size: int) -> tf.Tensor:
-    image = tf.io.decode_and_crop_jpeg(jpeg, tf.stack([top, left, height, width]), channels=3)
+    window = tf.stack([top, left, height, width])
+    image = tf.io.decode_and_crop_jpeg(jpeg, window, channels=3, dct_method="INTEGER_ACCURATE")
     resized = tf.image.resize(image, (size, size), antialias=True)
     return tf.cast(tf.clip_by_value(tf.round(resized), 0, 255), tf.uint8)
 
