@@ -27,6 +27,10 @@ ONE_RANK = (
     *("--image-size", str(SIDE), "--steps", str(STEPS), "--log-every", "1", "--warmup-steps", "2"),
     *("--eval-every", "100"),
 )
+TINY = (
+    *("--width", "4", "--image-size", "32", "--batch-size", "4", "--synthetic", "28", "--synthetic-val", "8"),
+    *("--steps", "9", "--log-every", "1", "--warmup-steps", "1"),
+)
 EPOCHS, ALL_IMAGES = 8, 768
 TWO_RANKS = (
     *("--no-augment", "--decay", "cosine", "--lr", "0.4", "--warmup-epochs", "1", "--global-batch", "64"),
@@ -134,6 +138,38 @@ def test_the_same_start_gives_the_same_losses(
     versions = versions_of(way.environment, way.packages)
     qualities.append(Quality(way.name, "one process", versions, largest_difference=round(apart, 4)))
     assert apart < SAME_START_BAND, f"PyTorch: {reference}\n{way.name}: {found}"
+
+
+@pytest.mark.timeout(2 * TIMEOUT_S)
+@pytest.mark.parametrize("way", ALONE, ids=lambda way: way.name)
+def test_killed_and_started_again_it_has_the_losses_of_one_left_alone(way: Way, tmp_path: Path) -> None:
+    made(way.environment)
+    for name in ("alone", "killed"):
+        (tmp_path / name).mkdir()
+    expected = until(way, tmp_path / "alone")
+    first = until(way, tmp_path / "killed", kill_at=6)
+    second = until(way, tmp_path / "killed")
+    assert len(expected) == 9 and max(first) >= 6
+    assert min(second) == 5, "the checkpoint of step 4 is the last"
+    assert {**first, **second} == expected
+
+
+def until(way: Way, folder: Path, *, kill_at: int = 0) -> dict[int, str]:
+    """The losses that a small training with checkpoints prints, until it ends or is killed."""
+    words = [made(way.environment).python, way.script, *TINY, "--checkpoints", "kept", "--checkpoint-every", "4"]
+    env = {**os.environ, "KERAS_BACKEND": way.keras_backend or "tensorflow", "PYTHONUNBUFFERED": "1"}
+    found = {}
+    with subprocess.Popen(
+        [str(word) for word in words], cwd=folder, env=env, stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout is not None
+        for line in child.stdout:
+            if match := LOSS.match(line):
+                found[int(match[1])] = match[2]
+                if int(match[1]) == kill_at:
+                    child.kill()
+    assert kill_at or child.returncode == 0
+    return found
 
 
 def trained(way: Way, data: Path, folder: Path) -> tuple[list[float], dict[str, float]]:
