@@ -68,7 +68,8 @@ class Training:
             self.save()
         self.log.end(progress, self.total, progress["step"] == self.total)
         if self._ranks.rank == 0 and progress["step"] == self.total:
-            self._model.save(self._args.out / "model.keras")
+            # The network alone: whoever loads it needs nothing of this script.
+            keras.Model(self._model.inputs, self._model.outputs).save(self._args.out / "model.keras")
             print(f"{self._args.out}/model.keras is the model, {self._args.out}/throughput.json has the figures")
 
     def save(self) -> None:
@@ -156,6 +157,8 @@ def compiled(args: argparse.Namespace, ranks: who.Ranks, classes: int, rates: li
 def schedule(keras: Any, rates: list[float]) -> Any:
     """The rate of each step, as a part of the optimizer: its own count of steps is in the checkpoint."""
 
+    # Horovod makes the optimizer anew from its description, in which only registered classes can stand.
+    @keras.saving.register_keras_serializable("resnet50")
     class OfEachStep(keras.optimizers.schedules.LearningRateSchedule):
         def __call__(self, step: Any) -> Any:
             if keras.__name__ == "keras":

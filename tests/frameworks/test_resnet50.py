@@ -17,7 +17,7 @@ from tests.frameworks.test_frameworks import versions_of
 EXAMPLES = REPOSITORY / "examples"
 DIGITS = Path(__file__).parent / "resnet50" / "digits.py"
 TIMEOUT_S = 900
-LOSS = re.compile(r"^step (\d+)/\d+  loss ([\d.]+)", re.M)
+LOSS = re.compile(r"\bstep (\d+)/\d+  loss ([\d.]+)")
 STEPS, IMAGES, SIDE, WIDTH = 12, 64, 56, 8
 """Of JPEGs 64 pixels wide the middle 56 are taken: nothing is resized, which every framework does its own way."""
 SAME_START_BAND = 0.02
@@ -113,13 +113,20 @@ def alone(way: Way, digits: Path, folder: Path) -> list[float]:
     command = [made(way.environment).python, way.script, "--data", digits / "data", *ONE_RANK]
     if way.start:
         command += ["--checkpoints", folder / "own", "--resume-from", digits / f"start-{way.start}"]
-    env = {**os.environ, "KERAS_BACKEND": way.keras_backend or "tensorflow", "PYTHONUNBUFFERED": "1"}
     words = [str(word) for word in command]
-    done = subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    done = subprocess.run(
+        words, cwd=folder, env=env_of(way), capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+    )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     found = losses(done.stdout)
     assert len(found) == STEPS
     return found
+
+
+def env_of(way: Way) -> dict[str, str]:
+    # One thread: more of them, on cores that others use too, only wait for each other.
+    backend = way.keras_backend or "tensorflow"
+    return {**os.environ, "KERAS_BACKEND": backend, "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1"}
 
 
 @pytest.fixture(scope="session")
@@ -157,14 +164,13 @@ def test_killed_and_started_again_it_has_the_losses_of_one_left_alone(way: Way, 
 def until(way: Way, folder: Path, *, kill_at: int = 0) -> dict[int, str]:
     """The losses that a small training with checkpoints prints, until it ends or is killed."""
     words = [made(way.environment).python, way.script, *TINY, "--checkpoints", "kept", "--checkpoint-every", "4"]
-    env = {**os.environ, "KERAS_BACKEND": way.keras_backend or "tensorflow", "PYTHONUNBUFFERED": "1"}
     found = {}
     with subprocess.Popen(
-        [str(word) for word in words], cwd=folder, env=env, stdout=subprocess.PIPE, text=True
+        [str(word) for word in words], cwd=folder, env=env_of(way), stdout=subprocess.PIPE, text=True
     ) as child:
         assert child.stdout is not None
         for line in child.stdout:
-            if match := LOSS.match(line):
+            if match := LOSS.search(line):
                 found[int(match[1])] = match[2]
                 if int(match[1]) == kill_at:
                     child.kill()
