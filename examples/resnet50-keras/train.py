@@ -67,10 +67,19 @@ class Training:
                 self._validate()
             self.save()
         self.log.end(progress, self.total, progress["step"] == self.total)
-        if self._ranks.rank == 0 and progress["step"] == self.total:
-            # The network alone: whoever loads it needs nothing of this script.
-            keras.Model(self._model.inputs, self._model.outputs).save(self._args.out / "model.keras")
-            print(f"{self._args.out}/model.keras is the model, {self._args.out}/throughput.json has the figures")
+        if progress["step"] == self.total:
+            self._write_model()
+
+    def _write_model(self) -> None:
+        """The network alone, in a copy: whoever loads it needs nothing of this script."""
+        args = self._args
+        # Under a strategy every rank must take part in reading the statistics.
+        weights = [variable.numpy() for variable in self._model.weights]
+        if self._ranks.rank == 0:
+            network = resnet50(self._ranks.keras, self._classes, args.width, args.image_size, args.weight_decay)
+            network.set_weights(weights)
+            network.save(args.out / "model.keras")
+            print(f"{args.out}/model.keras is the model, {args.out}/throughput.json has the figures")
 
     def save(self) -> None:
         progress = self.progress
