@@ -20,8 +20,10 @@ TIMEOUT_S = 900
 LOSS = re.compile(r"\bstep (\d+)/\d+  loss ([\d.]+)")
 STEPS, IMAGES, SIDE, WIDTH = 12, 64, 56, 8
 """Of JPEGs 64 pixels wide the middle 56 are taken: nothing is resized, which every framework does its own way."""
-SAME_START_BAND = 0.02
-"""By so much may the loss of any of the first steps differ, with the same weights and images."""
+FIRST_STEPS, FIRST_BAND = 2, 0.001
+"""By so much may the loss of the first steps differ, with the same weights and images."""
+SAME_START_BAND = 0.08
+"""And that of any step: sums in another order grow. PyTorch with one thread differs from itself with two by 0.044."""
 ONE_RANK = (
     *("--no-augment", "--decay", "none", "--lr", "0.2", "--batch-size", str(IMAGES), "--width", str(WIDTH)),
     *("--image-size", str(SIDE), "--steps", str(STEPS), "--log-every", "1", "--warmup-steps", "2"),
@@ -140,11 +142,12 @@ def test_the_same_start_gives_the_same_losses(
     way: Way, digits: Path, reference: list[float], tmp_path: Path, qualities: list[Quality]
 ) -> None:
     found = alone(way, digits, tmp_path)
-    apart = max(abs(one - other) for one, other in zip(reference, found, strict=True))
+    apart = [abs(one - other) for one, other in zip(reference, found, strict=True)]
     assert reference[-1] < 0.8 * reference[0]
     versions = versions_of(way.environment, way.packages)
-    qualities.append(Quality(way.name, "one process", versions, largest_difference=round(apart, 4)))
-    assert apart < SAME_START_BAND, f"PyTorch: {reference}\n{way.name}: {found}"
+    first, largest = round(max(apart[:FIRST_STEPS]), 4), round(max(apart), 4)
+    qualities.append(Quality(way.name, "one process", versions, first_difference=first, largest_difference=largest))
+    assert first <= FIRST_BAND and largest <= SAME_START_BAND, f"PyTorch: {reference}\n{way.name}: {found}"
 
 
 @pytest.mark.timeout(2 * TIMEOUT_S)
