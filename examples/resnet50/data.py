@@ -60,7 +60,7 @@ class Loader:
             self._streams = [torch.cuda.Stream(self._device, priority=-1) for _ in range(2)]
         self._loader: DataLoader[Any] | None = None
         if not isinstance(dataset, Synthetic):
-            self._jpegs = Jpegs(dataset, args.image_size, args.seed, training, self._on_gpu)
+            self._jpegs = Jpegs(dataset, args.image_size, args.seed, training and args.augment, self._on_gpu)
             self._workers = args.workers
 
     def over(self, keys: Iterable[list[Key]]) -> Iterator[Batch]:

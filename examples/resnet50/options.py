@@ -122,6 +122,9 @@ def parser() -> argparse.ArgumentParser:
     data.add_argument("--classes", type=positive, default=10, help="of made-up images; a folder says how many it has")
     data.add_argument("--image-size", type=positive, metavar="PIXELS", help="default 224 on a GPU, 96 on a CPU")
     data.add_argument(
+        "--augment", action=BooleanOptionalAction, default=True, help="train on random views, not on the middle"
+    )
+    data.add_argument(
         "--workers", type=not_negative, help="processes that read and decode, per rank; default: the rank's cores"
     )
     data.add_argument("--decode", choices=("cpu", "gpu"), help="JPEGs; default: on the GPU where torchvision can")

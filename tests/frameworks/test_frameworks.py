@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib.metadata import distributions
 from pathlib import Path
 
@@ -31,16 +32,16 @@ def check(case: Case, folder: Path, records: list[Record], *, sdk: bool) -> None
     if not environment.is_made:
         pytest.skip(f"the environment {case.environment} is not made (make frameworks)")
     training = train(case, environment.folder / "bin", folder, sdk=sdk)
-    (packages,) = (environment.folder / "lib").glob("python*/site-packages")
-    way = "SDK" if sdk else "job file"
-    records.append(Record(case.name, way, not training.problem, round(training.seconds, 1), versions(case, packages)))
+    way, versions = "SDK" if sdk else "job file", versions_of(case.environment, case.packages)
+    records.append(Record(case.name, way, not training.problem, round(training.seconds, 1), versions))
     assert not training.problem, f"{training.problem}\n{training.said[-6000:]}"
 
 
-def versions(case: Case, packages: Path) -> dict[str, str]:
+def versions_of(environment: str, packages: Iterable[str]) -> dict[str, str]:
     """Of the packages that the table shows, as they are installed."""
-    installed = {_normal(found.name): found.version for found in distributions(path=[str(packages)])}
-    return {package: installed[_normal(package)] for package in case.packages}
+    (folder,) = (ENVIRONMENTS[environment].folder / "lib").glob("python*/site-packages")
+    installed = {_normal(found.name): found.version for found in distributions(path=[str(folder)])}
+    return {package: installed[_normal(package)] for package in packages}
 
 
 def _normal(name: str) -> str:

@@ -1,7 +1,8 @@
 """What a training script needs again and again: ranks, data, exact resume, throughput, large batches.
 
-Nothing here owns the training loop; each name is useful without the others. They need torch and are imported when they
-are first used, so that `muster.training.data` also serves where there is none.
+Nothing here owns the training loop; each name is useful without the others. Most need torch and are imported when they
+are first used; `ArrayCheckpointer`, `Throughput`, `learning_rate`, `batch_size` and `muster.training.data` do
+not.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ _HOME = {
     "LAMB": "lamb",
     "LARS": "lars",
     "Advice": "noise",
-    "CheckpointFailed": "checkpoint",
+    "ArrayCheckpointer": "arrays",
+    "CheckpointFailed": "folders",
     "Checkpointer": "checkpoint",
-    "NoGoodCheckpoint": "checkpoint",
+    "NoGoodCheckpoint": "folders",
     "NoiseScale": "noise",
     "ResumableSampler": "sampling",
     "Throughput": "throughput",
@@ -30,6 +32,7 @@ __all__ = [
     "LAMB",
     "LARS",
     "Advice",
+    "ArrayCheckpointer",
     "CheckpointFailed",
     "Checkpointer",
     "NoGoodCheckpoint",
@@ -44,7 +47,9 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from muster.training.checkpoint import Checkpointer, CheckpointFailed, NoGoodCheckpoint
+    from muster.training.arrays import ArrayCheckpointer
+    from muster.training.checkpoint import Checkpointer
+    from muster.training.folders import CheckpointFailed, NoGoodCheckpoint
     from muster.training.lamb import LAMB
     from muster.training.lars import LARS
     from muster.training.noise import Advice, NoiseScale, advise
@@ -63,7 +68,7 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
-        raise ImportError("muster.training needs PyTorch; install it with `pip install torch`") from error
+        raise ImportError(f"muster.training.{name} needs PyTorch; install it with `pip install torch`") from error
     globals()[name] = found
     return found
 

@@ -19,9 +19,17 @@ from torch.distributed.checkpoint import CheckpointException, FileSystemReader
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.optim import Optimizer
 
-from muster.errors import MusterError
 from muster.training import integrity
-from muster.training.folders import CheckpointFolder, checkpoints_in
+from muster.training.folders import (
+    CheckpointFailed,
+    CheckpointFolder,
+    NoGoodCheckpoint,
+    candidates_in,
+    checkpoints_in,
+    find_folders,
+    read_about,
+    unusable,
+)
 from muster.training.integrity import About
 from muster.training.shards import Shards, silence_single_process_warning
 from muster.training.state import (
@@ -40,14 +48,6 @@ from muster.training.state import (
 )
 
 log = logging.getLogger(__name__)
-
-
-class CheckpointFailed(MusterError):
-    """Checkpoints cannot be written any more."""
-
-
-class NoGoodCheckpoint(MusterError):
-    """There are checkpoints, and none that can be used."""
 
 
 class RankState(TypedDict):
@@ -94,7 +94,7 @@ class Checkpointer:
         self._also = dict(also or {})
         _check_stateful(self._also)
         self._stage = Stage()
-        own, self._resume, self._resumes_own_run = _find_folders(folder, resume_from)
+        own, self._resume, self._resumes_own_run = find_folders(folder, resume_from)
         self._folder = CheckpointFolder(own)
         self._keep_last, self._larger_is_better = keep_last, best == "max"
         self._asynchronous, self._max_failures = asynchronous, max_failures
@@ -347,19 +347,16 @@ class Checkpointer:
 
     def _candidates(self) -> list[tuple[int, Path]]:
         """The newest first; the same on every rank."""
-        found = checkpoints_in(self._folder.path)
-        if self._resume is not None and (self._resumes_own_run or not found):
-            about = _about(self._resume)
-            found += checkpoints_in(self._resume) if about is None else [(about.step, self._resume)]
+        found = candidates_in(self._folder.path, self._resume, self._resumes_own_run)
         known = [{step for step, _ in others} for others in self._gather(found)]
         candidates = sorted((item for item in found if all(item[0] in steps for steps in known)), reverse=True)
         if self._resume is not None and not candidates:
-            raise _unusable([f"{self._resume} (damaged, or not made by this class)"])
+            raise unusable([f"{self._resume} (damaged, or not made by this class)"])
         return candidates
 
     def _best_of(self, candidates: list[tuple[int, Path]]) -> list[tuple[int, Path]]:
         """The one that is the best so far, as the newest that can be read knows it; rank 0 has the say."""
-        abouts = (_about(path) for _, path in candidates)
+        abouts = (read_about(path) for _, path in candidates)
         newest = self._gather(next((about for about in abouts if about is not None), None))[0]
         if newest is None:
             return candidates
@@ -386,7 +383,7 @@ class Checkpointer:
             log.warning("the checkpoint of step %d is damaged and passed over: %s", step, said)
             damaged.append(f"step {step} ({said})")
         if damaged:
-            raise _unusable(damaged)
+            raise unusable(damaged)
         return None
 
     def _take_own(self, folder: Path) -> dict[str, Any]:
@@ -431,34 +428,5 @@ def _check_stateful(also: Mapping[str, Stateful]) -> None:
             )
 
 
-def _find_folders(folder: str | Path | None, resume_from: str | Path | None) -> tuple[Path, Path | None, bool]:
-    """Where to write, what to resume from, and whether that is of an earlier attempt of this run, which goes first."""
-    if resume_from is not None and not Path(resume_from).is_dir():
-        raise ValueError(f"resume_from={str(resume_from)!r}: there is no such folder")
-    own = os.environ.get("MUSTER_CHECKPOINT_DIR")
-    if own and folder is not None and os.environ.get("RANK", "0") == "0":
-        log.warning("checkpoints go to the run's own folder, and %s is not used (resume_from reads from one)", folder)
-    given = own or folder
-    if given is None:
-        raise ValueError("outside Muster a Checkpointer needs a folder")
-    if earlier := os.environ.get("MUSTER_RESUME_DIR"):
-        return Path(given), Path(earlier), True
-    return Path(given), Path(resume_from) if resume_from else None, False
-
-
 def _shape(stored: Mapping[str, TensorStorageMetadata], name: str) -> torch.Size | None:
     return stored[name].size if name in stored else None
-
-
-def _unusable(what: list[str]) -> NoGoodCheckpoint:
-    return NoGoodCheckpoint(
-        f"no checkpoint can be used: {'; '.join(what)}", "Move them away to start from the beginning."
-    )
-
-
-def _about(folder: Path) -> About | None:
-    """What a checkpoint says of itself; None where that is damaged or missing."""
-    try:
-        return integrity.read_list(folder)[0]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None

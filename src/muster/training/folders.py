@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import logging
 import os
 import re
 import shutil
@@ -12,10 +13,22 @@ import weakref
 from collections.abc import Collection
 from pathlib import Path
 
+from muster.errors import MusterError
 from muster.training import integrity
+from muster.training.integrity import About
+
+log = logging.getLogger(__name__)
 
 _NAME = re.compile(r"step_(\d+)")
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+
+
+class CheckpointFailed(MusterError):
+    """Checkpoints cannot be written any more."""
+
+
+class NoGoodCheckpoint(MusterError):
+    """There are checkpoints, and none that can be used."""
 
 
 class InUse(Exception):
@@ -107,3 +120,41 @@ def checkpoints_in(folder: Path) -> list[tuple[int, Path]]:
     """Finished ones by step, the newest first."""
     found = [(int(match[1]), path) for path in folder.iterdir() if (match := _NAME.fullmatch(path.name))]
     return sorted(found, reverse=True)
+
+
+def candidates_in(folder: Path, resume: Path | None, resumes_own_run: bool) -> list[tuple[int, Path]]:
+    """What a training could go on from: its own checkpoints, and those that it resumes from."""
+    found = checkpoints_in(folder)
+    if resume is not None and (resumes_own_run or not found):
+        about = read_about(resume)
+        found += checkpoints_in(resume) if about is None else [(about.step, resume)]
+    return found
+
+
+def find_folders(folder: str | Path | None, resume_from: str | Path | None) -> tuple[Path, Path | None, bool]:
+    """Where to write, what to resume from, and whether that is of an earlier attempt of this run, which goes first."""
+    if resume_from is not None and not Path(resume_from).is_dir():
+        raise ValueError(f"resume_from={str(resume_from)!r}: there is no such folder")
+    own = os.environ.get("MUSTER_CHECKPOINT_DIR")
+    if own and folder is not None and os.environ.get("RANK", "0") == "0":
+        log.warning("checkpoints go to the run's own folder, and %s is not used (resume_from reads from one)", folder)
+    given = own or folder
+    if given is None:
+        raise ValueError("outside Muster checkpoints need a folder")
+    if earlier := os.environ.get("MUSTER_RESUME_DIR"):
+        return Path(given), Path(earlier), True
+    return Path(given), Path(resume_from) if resume_from else None, False
+
+
+def unusable(what: list[str]) -> NoGoodCheckpoint:
+    return NoGoodCheckpoint(
+        f"no checkpoint can be used: {'; '.join(what)}", "Move them away to start from the beginning."
+    )
+
+
+def read_about(folder: Path) -> About | None:
+    """What a checkpoint says of itself; None where that is damaged or missing."""
+    try:
+        return integrity.read_list(folder)[0]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+ARRAYS = "arrays.npz"
+
 
 @dataclass(frozen=True)
 class About:
@@ -32,10 +34,10 @@ def list_name(rank: int) -> str:
 
 
 def own_files(folder: Path, rank: int) -> list[Path]:
-    """What this rank wrote: its shards, its own state, and the common index in the case of rank 0."""
+    """What this rank wrote: its shards, its own state, and in the case of rank 0 what is common to all."""
     found = [*folder.glob(f"__{rank}_*.distcp"), *folder.glob(f"rank_{rank:05d}.pt")]
     if rank == 0:
-        found += folder.glob(".metadata")
+        found += [*folder.glob(".metadata"), *folder.glob(ARRAYS)]
     return sorted(found)
 
 

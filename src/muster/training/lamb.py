@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, overload
+from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim import Optimizer
 
-from muster.training.lars import Group, check_options, divided
+from muster.training.layerwise import Group, LayerwiseOptimizer, check_options
 
 
 class LambGroup(Group):
@@ -20,7 +19,7 @@ class LambGroup(Group):
     eps: float
 
 
-class LAMB(Optimizer):
+class LAMB(LayerwiseOptimizer):
     """Adam whose step for each tensor is scaled to the norm of the tensor (You et al., 2020).
 
     Biases and normalisation (tensors of at most one dimension) take Adam's plain step and do not decay, as for LARS;
@@ -41,21 +40,6 @@ class LAMB(Optimizer):
             raise ValueError(f"betas are {betas}; both must be at least 0 and less than 1")
         options = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "adapt": None}
         super().__init__(params, options)
-
-    @overload
-    def step(self, closure: None = None) -> None: ...
-    @overload
-    def step(self, closure: Callable[[], float]) -> float: ...
-    @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        for group in self.param_groups:
-            for weights, adapts, decay in divided(group):
-                self._step_tensors(group, weights, adapts, decay)
-        return loss
 
     def _step_tensors(self, options: LambGroup, weights: list[Tensor], adapts: bool, decay: float) -> None:
         """One pass over all of the tensors per operation, which is what a GPU likes."""

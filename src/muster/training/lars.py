@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypedDict, overload
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim import Optimizer
+
+from muster.training.layerwise import LayerwiseOptimizer, check_options
 
 
-class Group(TypedDict):
-    """What decides how the tensors of a group are treated."""
-
-    params: list[Tensor]
-    weight_decay: float
-    adapt: bool | None
-    """None: those of more than one dimension."""
-
-
-class LARS(Optimizer):
+class LARS(LayerwiseOptimizer):
     """Momentum SGD whose step for each tensor is scaled by `trust * |w| / (|g| + weight_decay * |w|)`.
 
     Biases and normalisation (tensors of at most one dimension) take the plain step and do not decay; `adapt=True` or
@@ -47,21 +39,6 @@ class LARS(Optimizer):
         }
         super().__init__(params, defaults)
 
-    @overload
-    def step(self, closure: None = None) -> None: ...
-    @overload
-    def step(self, closure: Callable[[], float]) -> float: ...
-    @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        for group in self.param_groups:
-            for weights, adapts, decay in divided(group):
-                self._step_tensors(group, weights, adapts, decay)
-        return loss
-
     def _step_tensors(self, options: Mapping[str, float], weights: list[Tensor], adapts: bool, decay: float) -> None:
         """One pass over all of the tensors per operation, which is what a GPU likes."""
         gradients = [weight.grad for weight in weights if weight.grad is not None]
@@ -88,24 +65,3 @@ class LARS(Optimizer):
             ratio = options["trust"] * weight / (gradient + options["weight_decay"] * weight + options["eps"])
             found.append(torch.where((weight > 0) & (gradient > 0), ratio, torch.ones_like(ratio)))
         return found
-
-
-def check_options(**options: float) -> None:
-    """Raise ValueError for an option that is negative."""
-    for name, value in options.items():
-        if not value >= 0:
-            raise ValueError(f"{name} is {value}; it must not be negative")
-
-
-def divided(group: Group) -> Iterator[tuple[list[Tensor], bool, float]]:
-    """The tensors of a group that have a gradient, by whether their rate adapts, and the weight decay of each part."""
-    weights = [weight for weight in group["params"] if weight.grad is not None]
-    adapt, decay = group["adapt"], group["weight_decay"]
-    if adapt is not None:
-        parts = [(weights, bool(adapt), decay)]
-    else:
-        parts = [
-            ([weight for weight in weights if weight.ndim > 1], True, decay),
-            ([weight for weight in weights if weight.ndim <= 1], False, 0.0),
-        ]
-    yield from (part for part in parts if part[0])

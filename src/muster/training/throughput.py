@@ -9,13 +9,20 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypedDict, TypeVar
 
-import torch
-
-from muster.training.world import World
+if TYPE_CHECKING:
+    import torch
 
 Batch = TypeVar("Batch")
+
+
+class Ranks(Protocol):
+    """Who takes part: a `World`, or what another framework has in its place."""
+
+    @property
+    def size(self) -> int: ...
+    def gather(self, value: Any, /) -> list[Any]: ...
 
 
 @dataclass(frozen=True)
@@ -75,10 +82,12 @@ class Throughput:
 
     On a GPU the moments are events in its stream, read when they have passed: nothing waits for the GPU. A step lasts
     from the end of the one before to its own end; the part between asking for its data and having it is data time.
+    Without a device of PyTorch the host's clock counts, and `step` is to be called when the step is done.
     """
 
-    def __init__(self, device: torch.device, *, warmup_steps: int = 5) -> None:
-        self._clock: _HostClock | _CudaClock = _CudaClock() if device.type == "cuda" else _HostClock()
+    def __init__(self, device: torch.device | None = None, *, warmup_steps: int = 5) -> None:
+        on_gpu = device is not None and device.type == "cuda"
+        self._clock: _HostClock | _CudaClock = _CudaClock(device) if on_gpu else _HostClock()
         self._warmup_steps = warmup_steps
         self._steps = 0
         self._before = self._asked = self._ready = self._clock.mark()
@@ -126,7 +135,7 @@ class Throughput:
         rate = samples / seconds if seconds else 0.0
         return Rates(rate, seconds / steps if steps else 0.0, self.data_s, self.compute_s)
 
-    def total(self, world: World) -> Total:
+    def total(self, world: Ranks) -> Total:
         """The figures of the whole job; every rank must call it."""
         self._clock.finish()
         self._collect()
@@ -139,7 +148,7 @@ class Throughput:
             "samples_per_s_per_device": total / world.size,
             "samples_per_s_of_ranks": [rank.samples_per_s for rank in ranks],
             "world_size": world.size,
-            "device": torch.cuda.get_device_name(world.device) if world.device.type == "cuda" else "cpu",
+            "device": self._clock.device_name,
             "counted_steps": len(self._step_s),
             "warmup_steps": self._steps - len(self._step_s),
             "median_step_s": max(rank.median_step_s for rank in ranks),
@@ -167,6 +176,8 @@ class Throughput:
 
 
 class _HostClock:
+    device_name = "cpu"
+
     def mark(self) -> float:
         return time.perf_counter()
 
@@ -181,8 +192,13 @@ class _HostClock:
 
 
 class _CudaClock:
+    def __init__(self, device: torch.device | None) -> None:
+        import torch
+
+        self._cuda, self.device_name = torch.cuda, torch.cuda.get_device_name(device)
+
     def mark(self) -> torch.cuda.Event:
-        event = torch.cuda.Event(enable_timing=True)
+        event = self._cuda.Event(enable_timing=True)
         event.record()
         return event
 
@@ -193,4 +209,4 @@ class _CudaClock:
         return float(begin.elapsed_time(end)) / 1e3
 
     def finish(self) -> None:
-        torch.cuda.synchronize()
+        self._cuda.synchronize()

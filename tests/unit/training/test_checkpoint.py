@@ -532,7 +532,7 @@ def test_what_is_resumed_from_must_be_there(tmp_path):
 
 
 def test_outside_muster_a_folder_is_needed():
-    with pytest.raises(ValueError, match="outside Muster a Checkpointer needs a folder"):
+    with pytest.raises(ValueError, match="outside Muster checkpoints need a folder"):
         Checkpointer(Training().model)
 
 

@@ -71,7 +71,7 @@ def test_batches_go_from_workers_through_decoder_and_views_in_their_order(monkey
     monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
     monkeypatch.setattr(pixels, "decode_on_gpu", lambda jpegs, device: [decoded(jpeg) for jpeg in jpegs])
-    args = SimpleNamespace(image_size=32, decode="gpu", seed=0, workers=2)
+    args = SimpleNamespace(image_size=32, decode="gpu", seed=0, workers=2, augment=True)
     world = SimpleNamespace(device=torch.device("cpu"), rest=lambda: None)
     loader = data.Loader(Photographs(), args, world, training=True)
     loader._streams = [Stream(), Stream()]

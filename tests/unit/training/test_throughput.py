@@ -1,5 +1,8 @@
 """Rates without the warm-up, and the wait for data apart; with a clock that the test turns."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -84,3 +87,21 @@ def test_a_training_that_never_left_the_warm_up_has_no_rate(clock):
     meter = Throughput(torch.device("cpu"), warmup_steps=5)
     train(clock, meter, [1], [1])
     assert meter.total(join({}))["samples_per_s"] == 0
+
+
+def test_it_needs_no_torch(tmp_path):
+    """For TensorFlow, Keras and JAX, as do the checkpoints of arrays and the schedule."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys\n"
+        "sys.modules['torch'] = None\n"
+        "from muster.training import ArrayCheckpointer, Throughput, learning_rate\n"
+        "meter = Throughput(warmup_steps=0)\n"
+        "meter.step(3)\n"
+        "class Alone:\n"
+        "    size = 1\n"
+        "    def gather(self, value): return [value]\n"
+        "print(meter.total(Alone())['counted_steps'], ArrayCheckpointer('kept').load(), learning_rate(9, base=0.5))\n"
+    )
+    done = subprocess.run([sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout == "1 None 0.5\n", done.stderr

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from muster.training.data.batches import numpy_batches, stacked
 from muster.training.data.layouts.base import Sample
 from muster.training.data.order import EpochOrder, Shuffle
-from muster.training.data.source import Source, open_source
+from muster.training.data.source import Source, indexed_source, open_source
 from muster.training.data.stream import Stream, StreamState
 from muster.training.data.tensorflow import tf_dataset
 
@@ -26,6 +26,7 @@ __all__ = [
     "Stream",
     "StreamState",
     "TorchLoader",
+    "indexed_source",
     "numpy_batches",
     "open_source",
     "stacked",

@@ -17,6 +17,7 @@ from muster.training.data.files import Files, Local, LocalFiles, RemoteFiles
 from muster.training.data.layouts import binary, tar
 from muster.training.data.layouts.base import Layout, Reader, Sample
 from muster.training.data.layouts.folder import FolderOfFiles
+from muster.training.data.layouts.indexed import IndexedSamples
 from muster.training.data.layouts.parquet import ParquetRows
 from muster.training.data.layouts.tfrecord import TFRecords
 from muster.training.data.order import Pool
@@ -52,6 +53,13 @@ def open_source(address: str | Path, layout: LayoutName | None = None) -> Source
     if len(source) == 0:
         raise JobError(f"{files.where} holds no samples (layout {kind}).", "Is it the right folder?")
     return source
+
+
+def indexed_source(length: int, read: Callable[[int], Sample]) -> Source:
+    """So many samples that `read` gives by their number, for data in memory or made up."""
+    if length < 1:
+        raise ValueError(f"length={length} must be 1 or more")
+    return Source(IndexedSamples(length, read), LocalFiles(Path.cwd()))
 
 
 def _recognised(names: Sequence[str], files: Files) -> LayoutName:

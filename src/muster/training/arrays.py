@@ -1,0 +1,166 @@
+"""Checkpoints of named arrays, for TensorFlow, Keras, JAX, and whatever else can give its state as NumPy arrays."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from muster.training import integrity
+from muster.training.folders import (
+    CheckpointFailed,
+    CheckpointFolder,
+    InUse,
+    NoGoodCheckpoint,
+    candidates_in,
+    checkpoints_in,
+    find_folders,
+    unusable,
+)
+from muster.training.integrity import ARRAYS, About
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+log = logging.getLogger(__name__)
+
+Plain: TypeAlias = "bool | int | float | str | Sequence[Plain] | Mapping[str, Plain] | None"
+"""What JSON can hold."""
+
+_PROGRESS = "__progress__"
+_MOST_FAILURES = 3
+
+
+class ArrayCheckpoint(NamedTuple):
+    """What was saved after a step."""
+
+    step: int
+    arrays: dict[str, NDArray[Any]]
+    progress: dict[str, Plain]
+
+
+class ArrayCheckpointer:
+    """Saves named arrays and the script's own progress, where all ranks hold the same state: rank 0 alone writes.
+
+    The folder `step_N` appears when all of it is on disk, and is verified before it is loaded. Under Muster it is the
+    run's own, so each checkpoint is published, and `load` finds what the last attempt left; elsewhere give one that all
+    ranks see. `resume_from` is a checkpoint of another training, or a folder of them, for a start that finds none of
+    its own.
+
+    A save that fails (a full disk) is reported, the older ones stay; the third in a row raises.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path | None = None,
+        *,
+        rank: int = 0,
+        resume_from: str | Path | None = None,
+        keep_last: int = 3,
+    ) -> None:
+        if keep_last < 1:
+            raise ValueError(f"keep_last={keep_last} must be 1 or more")
+        own, self._resume, self._resumes_own_run = find_folders(folder, resume_from)
+        self._folder, self._leads, self._keep_last = CheckpointFolder(own), rank == 0, keep_last
+        self._best: tuple[float, int] | None = None
+        self._failures = 0
+        try:
+            own.mkdir(parents=True, exist_ok=True)
+            if self._leads:
+                self._folder.claim()
+        except (OSError, InUse) as error:
+            raise CheckpointFailed(
+                f"the checkpoint folder {own} cannot be used: {error}",
+                "Give each training a folder of its own, or wait until the other has ended.",
+            ) from error
+        self._foreign = {step for step, _ in checkpoints_in(own)}
+        """Checkpoints that this training has neither loaded nor written: not its own to remove."""
+
+    def save(
+        self,
+        step: int,
+        arrays: Mapping[str, NDArray[Any]],
+        progress: Mapping[str, Plain] | None = None,
+        *,
+        metric: float | None = None,
+    ) -> None:
+        """Save the state after `step` steps, with progress that JSON can hold. Ranks other than 0 return at once.
+
+        With a `metric`, the checkpoint with the largest one is kept as well as the last few.
+        """
+        if not self._leads:
+            return
+        if step in self._foreign:
+            raise CheckpointFailed(
+                f"{self._folder.path}/step_{step} is there already, and this training did not load it",
+                "Call load() first to go on from it, or give another folder.",
+            )
+        best = (metric, step) if metric is not None and (self._best is None or metric > self._best[0]) else self._best
+        described = np.frombuffer(json.dumps(dict(progress or {})).encode(), np.uint8)
+        try:
+            self._write(About(step, 1, metric, best), {**arrays, _PROGRESS: described})
+        except OSError as error:
+            self._failures += 1
+            log.warning("the checkpoint of step %d was not written: %s", step, error)
+            if self._failures >= _MOST_FAILURES:
+                raise CheckpointFailed(
+                    f"{self._failures} checkpoints in a row could not be written to {self._folder.path}: {error}",
+                    "Free space there or give another folder; the older checkpoints are intact.",
+                ) from error
+            return
+        self._failures, self._best = 0, best
+
+    def load(self) -> ArrayCheckpoint | None:
+        """The newest good checkpoint, or None where there is none to go on from. Every rank calls it."""
+        candidates = sorted(candidates_in(self._folder.path, self._resume, self._resumes_own_run), reverse=True)
+        if self._resume is not None and not candidates:
+            raise unusable([f"{self._resume} (damaged, or not made by this class)"])
+        damaged = []
+        for step, path in candidates:
+            problem = integrity.find_damage(path)
+            if problem is None:
+                return self._read(path)
+            log.warning("the checkpoint of step %d is damaged and passed over: %s", step, problem)
+            damaged.append(f"step {step} ({problem})")
+        if damaged:
+            raise unusable(damaged)
+        return None
+
+    def close(self) -> None:
+        """Leave the folder to others."""
+        self._folder.release()
+
+    def _write(self, about: About, arrays: Mapping[str, NDArray[Any]]) -> None:
+        self._folder.stage(about.step)
+        staged = self._folder.staged(about.step)
+        with (staged / ARRAYS).open("wb") as target:
+            np.savez(target, allow_pickle=False, **arrays)
+            target.flush()
+            os.fsync(target.fileno())
+        integrity.write_list(staged, 0, about, {})
+        if about.best and about.best[1] == about.step:
+            (staged / "best").write_text("\n")
+        self._folder.publish(about.step)
+        self._folder.prune(about.step, self._keep_last, about.best and about.best[1], self._foreign)
+
+    def _read(self, folder: Path) -> ArrayCheckpoint:
+        if not (folder / ARRAYS).exists():
+            raise NoGoodCheckpoint(
+                f"{folder} holds no arrays: a Checkpointer of PyTorch wrote it",
+                "Resume it with the script that made it.",
+            )
+        about, _ = integrity.read_list(folder)
+        with np.load(folder / ARRAYS, allow_pickle=False) as stored:
+            arrays = {name: stored[name] for name in stored.files}
+        progress = json.loads(arrays.pop(_PROGRESS).tobytes())
+        own = folder.parent == self._folder.path
+        # The best of another training says nothing of this one.
+        self._best = about.best if own or self._resumes_own_run else None
+        if own:
+            self._foreign = set()
+        return ArrayCheckpoint(about.step, arrays, progress)

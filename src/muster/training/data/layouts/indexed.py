@@ -1,0 +1,37 @@
+"""Samples that a function gives by their number: from memory, from a library of its own, or made up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from muster.training.data.layouts.base import Layout, Sample
+
+
+class IndexedSamples(Layout):
+    """One shard of so many samples."""
+
+    name = "indexed"
+
+    def __init__(self, length: int, read: Callable[[int], Sample]) -> None:
+        self.counts, self._read = [length], read
+
+    def files(self, shard: int) -> tuple[str, ...]:
+        return ()
+
+    def open(self, shard: int, paths: Sequence[Path]) -> IndexedReader:
+        return IndexedReader(self._read)
+
+
+class IndexedReader:
+    def __init__(self, read: Callable[[int], Sample]) -> None:
+        self._read = read
+
+    def read(self, number: int) -> Sample:
+        return {"__key__": str(number), **self._read(number)}
+
+    def will_need(self, numbers: Sequence[int]) -> None:
+        """There is nothing to read ahead."""
+
+    def close(self) -> None:
+        """Nothing is open."""
