@@ -57,7 +57,8 @@ _VERBS = (
     ("environment create, list, show", "same", "`muster env register`, `list`, `show`"),
     ("component create", "different", "a component file is run, not registered: `muster run FILE --input N=V`"),
     ("model create", "different", "`Model.register` and `run.register_model` in the SDK"),
-    ("online-endpoint, online-deployment, batch-endpoint, batch-deployment", "refused", "Muster serves no models yet"),
+    ("online-endpoint, online-deployment", "different", "`muster endpoint`; `deploy -f FILE` makes a deployment"),
+    ("batch-endpoint, batch-deployment", "different", "`muster batch-endpoint`; `deploy -f FILE` makes a deployment"),
     ("workspace create", "different", "`muster init`"),
     ("registry, connection, feature-store", "refused", "services of Azure's"),
 )

@@ -81,6 +81,14 @@ def accept(context: Context, transaction: Transaction, submission: Submission, h
     return run_id
 
 
+def tried(context: Context, connection: Connection, submission: Submission) -> JobSpec:
+    """The job with the versions of its data fixed, after all that `accept` would refuse; nothing is queued."""
+    spec = _settled(context, connection, make_spec(dict(submission.spec)), submission.submitted_by)
+    _check(context, connection, spec, submission)
+    records.settle(context, connection, spec, submission.python, submission.packages)
+    return spec
+
+
 def _row(run_id: str, spec: JobSpec, submission: Submission, settled: Resolved, now: float) -> Columns:
     """The record of a run that is queued."""
     need = demand(spec)
