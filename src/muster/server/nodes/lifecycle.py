@@ -32,6 +32,7 @@ from muster.wire.verdicts import code_of
 log = logging.getLogger("muster.server")
 
 _LOOK_AHEAD = 1000
+_MOST_PARTS = 64
 _PLACEMENTS = tables.placements
 _BUSY = select(_PLACEMENTS.c.node).where(_PLACEMENTS.c.phase.in_(states.IS_OPEN))
 _RUNS, _ATTEMPTS, _STATES = tables.runs, tables.attempts, tables.node_states
@@ -229,8 +230,12 @@ def _wanted(context: Context, cluster: str, nodes: dict[str, Node]) -> list[Want
         one = Condition(False, len(node.gpus), node.cpus, len(node.gpus), 1)
         used = 0
         alone = gang.need._replace(nodes=1)
+        if gang.need.share < 1:
+            many = fitting(one._replace(members=_MOST_PARTS), gang.need._replace(nodes=_MOST_PARTS))
+            found.append(Wanted(gang.need.nodes, max(1, many)))
+            continue
         # An empty node takes the first part even where it is too large, then whatever still fits.
-        while used < 64 and (used == 0 or fitting(one, alone)):
+        while used < _MOST_PARTS and (used == 0 or fitting(one, alone)):
             used += 1
             taken = len(node.gpus) if alone.gpus is None else alone.gpus
             one = one._replace(free_gpus=max(0, one.free_gpus - taken), free_slots=max(0, one.free_slots - alone.ranks))

@@ -112,6 +112,7 @@ def _row(run_id: str, spec: JobSpec, submission: Submission, settled: Resolved, 
         "num_ranks": num_ranks(spec),
         "ranks_per_node": need.ranks_per_node,
         "gpus_per_node": need.gpus_per_node,
+        "gpu_share": need.gpu_share if need.gpu_share < 1 else None,
         "timeout_s": spec.limits.timeout,
         "preemptible": spec.queue_settings.preemptible,
         "attempt": 0,
@@ -134,7 +135,7 @@ def _check(context: Context, connection: Connection, spec: JobSpec, submission: 
         raise errors.Conflict(f"the cluster {row.name} is being deleted", "Choose another compute.")
     nodes = clusters.offered(context, clusters.cluster_of(row))
     need = demand(spec)
-    shape = Need(need.num_nodes, need.ranks_per_node, need.gpus_per_node)
+    shape = Need(need.num_nodes, need.ranks_per_node, need.gpus_per_node, need.gpu_share)
     user, snapshot = submission.submitted_by or "", submission.snapshot
     gang = Gang("", "", spec.compute, shape, user=user, experiment=spec.experiment_name)
     quotas = Usage(clusters.rules_of(context, row, {}, 0), len(nodes[0].gpus) if nodes else 0)

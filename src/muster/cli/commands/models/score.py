@@ -40,7 +40,9 @@ Output = Annotated[
 ]
 Nodes = Annotated[int | None, option("N", "Number of nodes.", min=1)]
 Procs = Annotated[int | None, option("P", "Processes with a model on each node (1).", min=1)]
-Gpus = Annotated[int | None, option("G", "GPUs to reserve on each node.", min=0)]
+Gpus = Annotated[
+    float | None, option("G", "GPUs to reserve on each node; below 1: this part of one.", "--gpus-per-node", min=0)
+]
 BatchSize = Annotated[
     int, option("N", "Files, or rows, in a mini-batch (0: 10 files, 1,000 rows).", "--mini-batch-size", min=0)
 ]
