@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from muster.errors import JobError
 from muster.job.endpoints.batch_deployment import BatchDeployment as DeploymentFile
 from muster.job.endpoints.batch_deployment import batch_deployment_of
 from muster.job.endpoints.batch_endpoint import BatchEndpointFile, batch_endpoint_of
@@ -60,6 +62,8 @@ class BatchDeployment(Described):
     name: str
     endpoint_name: str
     provisioning_state: str | None = None
+    _script: str = ""
+    """Of one that was fetched: the script that it has on the server."""
 
     @classmethod
     def of(cls, view: BatchDeploymentView) -> BatchDeployment:
@@ -68,19 +72,27 @@ class BatchDeployment(Described):
         model = view.model
         if model is not None and "/" not in model:
             model = f"azureml:{model}"
-        return cls(
+        made = cls(
             name=view.name, endpoint_name=view.endpoint, description=view.description, tags=dict(view.tags),
             model=model, compute=view.compute, resources={"instance_count": view.nodes},
             mini_batch_size=settings.mini_batch_size or None, max_concurrency_per_instance=view.procs,
             output_action=settings.output_action, output_file_name=settings.output_file,
             error_threshold=settings.error_threshold,
-            retry_settings=BatchRetrySettings(max_retries=settings.max_retries, timeout=settings.timeout_s),
-            provisioning_state="Succeeded",
+            retry_settings=BatchRetrySettings(max_retries=settings.max_retries, timeout=math.ceil(settings.timeout_s)),
         )  # fmt: skip
+        made.provisioning_state = "Succeeded"
+        made._script = settings.script
+        return made
 
     def said(self) -> DeploymentFile:
         """Checked, as from a file; raises JobError. Paths are relative to the current folder."""
-        return batch_deployment_of(Path.cwd() / type(self).__name__, self.described())
+        described = self.described()
+        if self._script and not described.get("code_configuration"):
+            raise JobError(
+                f"the code of {self.name} is on the server alone",
+                f"Give it code_configuration=CodeConfiguration(code=…, scoring_script={self._script!r}).",
+            )
+        return batch_deployment_of(Path.cwd() / type(self).__name__, described)
 
 
 class ModelBatchDeployment(BatchDeployment):

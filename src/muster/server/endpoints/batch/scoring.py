@@ -30,8 +30,7 @@ from muster.wire.serving.endpoints import check_endpoint_name
 def deploy(
     context: Context, transaction: Transaction, endpoint: str, name: str, new: NewBatchDeployment, caller: Caller
 ) -> None:
-    """Keep a deployment, after everything was refused that none of its runs could do. The version of its model is
-    fixed now."""
+    """Keep a deployment with its model's version as it is now, unless none of its runs could start."""
     try:
         check_endpoint_name(name)
     except ValueError as error:
