@@ -2,11 +2,13 @@
 
 Each server runs alone on the same port in turn, one process, the same body; `ab` (apache2-utils) asks over kept
 connections. LitServe is measured where it is installed. The model for batches takes 5 ms per call, however many
-requests it gets.
+requests it gets; a request of a batch may wait for the stated time, for the batch before its own, and for its own.
+One client alone asks Muster and an application of a few lines on bare uvicorn: what Muster adds to a request.
 """
 
 from __future__ import annotations
 
+import csv
 import importlib.util
 import json
 import os
@@ -22,11 +24,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from bench.measure import Figure, interleave, median, quick, report
 
+CALL_MS, WAIT_MS = 5, 5
 NOOP = "import json\ndef run(data):\n    return json.loads(data)\n"
-SLOW = "import time\ndef run(data):\n    time.sleep(0.005)\n    return data\n"
+SLOW = f"import time\ndef run(data):\n    time.sleep({CALL_MS / 1000})\n    return data\n"
 FASTAPI = """
 import uvicorn
 from fastapi import FastAPI, Request
@@ -35,6 +39,18 @@ app = FastAPI()
 async def score(request: Request):
     return await request.json()
 uvicorn.run(app, port=PORT, log_level="warning", access_log=False)
+"""
+BARE = """
+import uvicorn
+async def app(scope, receive, send):
+    body, more = b"", True
+    while more:
+        message = await receive()
+        body, more = body + message.get("body", b""), message.get("more_body", False)
+    head = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": 200, "headers": head})
+    await send({"type": "http.response.body", "body": body})
+uvicorn.run(app, port=PORT, log_level="warning", access_log=False, lifespan="off")
 """
 LITSERVE = """
 import litserve
@@ -66,13 +82,26 @@ def main() -> None:
         if importlib.util.find_spec("litserve"):
             ways["LitServe"] = partial(rate, folder, script(folder, "lit.py", LITSERVE), count // 4, 32)
         ways["one by one"] = partial(rate, folder, serve(script="slow.py"), count // 20, 32)
-        ways["in batches"] = partial(rate, folder, serve(script="slow.py", max_batch=32, max_wait_ms=5), count // 5, 32)
+        batching = serve(script="slow.py", max_batch=32, max_wait_ms=WAIT_MS)
+        ways["in batches"] = partial(rate, folder, batching, count // 5, 32)
         samples = interleave(rounds, ways)
+        times = interleave(
+            rounds,
+            {
+                "bare": partial(percentile, folder, script(folder, "bare.py", BARE), count // 4, 1, 50),
+                "alone": partial(percentile, folder, serve(script="noop.py"), count // 4, 1, 50),
+                "in batches": partial(percentile, folder, batching, count // 5, 32, 99),
+            },
+        )
     figures = [median(f"{name}, requests", values, "1/s") for name, values in samples.items()]
     figures.append(ratio("muster over FastAPI and uvicorn", samples, "muster", "FastAPI and uvicorn", 1.0))
     if "LitServe" in samples:
         figures.append(ratio("muster over LitServe", samples, "muster", "LitServe", 2.0))
     figures.append(ratio("in batches over one by one", samples, "in batches", "one by one", 3.0))
+    added = [mine - other for mine, other in zip(times["alone"], times["bare"], strict=True)]
+    figures.append(median("one client, bare uvicorn, p50", times["bare"], "ms"))
+    figures.append(median("one client, added to bare uvicorn, p50", added, "ms", at_most=0.5))
+    figures.append(median("in batches, p99", times["in batches"], "ms", at_most=WAIT_MS + 2 * CALL_MS))
     report("scoring", figures, is_quick)
 
 
@@ -96,7 +125,25 @@ def script(folder: Path, name: str, text: str) -> list[str]:
 
 
 def rate(folder: Path, command: list[str], count: int, at_once: int) -> float:
-    """Requests per second of a server that is started for this alone."""
+    """Requests per second."""
+    return measured(folder, command, count, at_once).rate
+
+
+def percentile(folder: Path, command: list[str], count: int, at_once: int, percent: int) -> float:
+    """Milliseconds within which so many of a hundred requests were answered."""
+    return measured(folder, command, count, at_once).times_ms[percent]
+
+
+class Asked(NamedTuple):
+    """What a client saw."""
+
+    rate: float
+    times_ms: Mapping[int, float]
+    """By percent."""
+
+
+def measured(folder: Path, command: list[str], count: int, at_once: int) -> Asked:
+    """What a client sees of a server that is started for this alone."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
@@ -130,10 +177,10 @@ def wait_for(port: str, server: subprocess.Popen[bytes]) -> None:
         time.sleep(0.1)
 
 
-def ask(folder: Path, port: str, count: int, at_once: int) -> float:
+def ask(folder: Path, port: str, count: int, at_once: int) -> Asked:
     done = subprocess.run(
-        ["ab", "-q", "-k", "-c", str(at_once), "-n", str(count), "-p", "body.json", "-T", "application/json",
-         f"http://127.0.0.1:{port}/score"],
+        ["ab", "-q", "-k", "-e", "times.csv", "-c", str(at_once), "-n", str(count), "-p", "body.json",
+         "-T", "application/json", f"http://127.0.0.1:{port}/score"],
         cwd=folder, capture_output=True, text=True, check=True,
     )  # fmt: skip
     failed = re.search(r"Non-2xx responses:\s+(\d+)", done.stdout)
@@ -141,7 +188,9 @@ def ask(folder: Path, port: str, count: int, at_once: int) -> float:
         raise RuntimeError(f"{failed[1]} requests failed")
     found = re.search(r"Requests per second:\s+([\d.]+)", done.stdout)
     assert found is not None, done.stdout
-    return float(found[1])
+    with (folder / "times.csv").open() as file:
+        rows = list(csv.reader(file))[1:]
+    return Asked(float(found[1]), {int(percent): float(time_ms) for percent, time_ms in rows})
 
 
 if __name__ == "__main__":

@@ -71,9 +71,9 @@ _VERBS = (
         "`muster endpoint deploy --file F`, `show`, `logs`, `undeploy`",
     ),
     (
-        "batch-endpoint invoke, batch-deployment create",
-        "different",
-        "`muster score --file DEPLOYMENT.yml --input FOLDER` runs at once; nothing is deployed before",
+        "batch-endpoint, batch-deployment create, list, show, invoke, list-jobs, delete",
+        "same",
+        "`muster batch-endpoint create`, `deploy --file F`, `list`, `show`, `invoke`, `runs`, `undeploy`, `delete`",
     ),
     ("schedule", "refused", "start `muster run` from cron or a CI system"),
     ("workspace create", "different", "`muster init`"),

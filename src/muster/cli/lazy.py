@@ -16,7 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from muster.cli import exits
 
-_NAME = len("tensorboard")
+_NAME = len("batch-endpoint")
 """Room for the name of a command in the list."""
 WORKSPACE_HELP = "Use this workspace instead of the one of the current folder (MUSTER_WORKSPACE)."
 

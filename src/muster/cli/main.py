@@ -210,6 +210,11 @@ PANELS = {
             "Deploy models to addresses that stay, with keys and shared traffic.",
             "muster endpoint list",
         ),
+        "batch-endpoint": Word(
+            "models.batch_endpoint:COMMANDS",
+            "Deploy models under names that score data when they are asked.",
+            "muster batch-endpoint list",
+        ),
         "mlflow": Word(
             "tracking.mlflow:mlflow",
             "Let MLflow's own clients on this machine read and write this workspace.",

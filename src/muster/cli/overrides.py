@@ -29,7 +29,7 @@ class Overrides:
 
     nodes: int | None = None
     procs: int | None = None
-    gpus_per_node: int | None = None
+    gpus_per_node: float | None = None
     inputs: Mapping[str, str] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
     timeout_s: int | None = None
@@ -89,6 +89,11 @@ def _scripts_in(folder: Path) -> str:
     return f"There are: {', '.join(known[:10])}." if known else "There is no script or job file in that folder."
 
 
+def _whole(number: float | None) -> float | None:
+    """A number of GPUs as job files have it: whole ones without a point."""
+    return int(number) if number is not None and number == int(number) else number
+
+
 def with_overrides(job: Mapping[str, Json], overrides: Overrides, source: str = JOB_FILE) -> dict[str, Json]:
     """The job's data with the options of the command line applied."""
     top: dict[str, Json] = {
@@ -99,7 +104,7 @@ def with_overrides(job: Mapping[str, Json], overrides: Overrides, source: str = 
     }
     changed = {**_with_settings(job, overrides.settings), **_given(top)}
     sections: dict[str, Mapping[str, Json]] = {
-        "resources": {"instance_count": overrides.nodes, "gpus_per_node": overrides.gpus_per_node},
+        "resources": {"instance_count": overrides.nodes, "gpus_per_node": _whole(overrides.gpus_per_node)},
         "environment_variables": overrides.env,
         "tags": overrides.tags,
         "limits": {"timeout": overrides.timeout_s},

@@ -1,79 +1,38 @@
-"""Batch scoring as a job: a model, data, a script with `init()` and `run()`. Pure but for looking at paths."""
+"""What a batch scoring reads: the data of a job, the version of a model."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from muster.client.api import Client
+from muster.client.models import Models
+from muster.client.storage import Storage
 from muster.errors import JobError
 from muster.job.rules import is_address
-from muster.wire.codec import Json
-
-RESULT = "result"
-"""The output that holds the results."""
+from muster.storage.addresses import parse_address
+from muster.wire.serving.batch import DataType
 
 
-@dataclass(frozen=True)
-class BatchSettings:
-    """What `muster.scoring.batch` is told, as one JSON argument: the same fields under the same names."""
-
-    script: str = ""
-    arguments: Sequence[str] = ()
-    format: str = ""
-    mini_batch_size: int = 0
-    output_action: str = "append_row"
-    output_file: str = "predictions.csv"
-    max_retries: int = 2
-    timeout_s: float = 60.0
-    error_threshold: int = -1
-    mini_batch_error_threshold: int = -1
+def data_input(client: Client, given: str) -> tuple[str, DataType]:
+    """Where data to be scored lies, and whether it is a file or a folder; a local path says itself what it is."""
+    if not is_address(given):
+        found = Path(given).expanduser().resolve()
+        if not found.exists():
+            raise JobError(f"there is no file or folder {given} to score", "Correct --input.")
+        return str(found), "uri_folder" if found.is_dir() else "uri_file"
+    location = parse_address(given)
+    is_file = location.kind == "datastore" and Storage(client.calls).is_file(location.store, location.path)
+    return given, "uri_file" if is_file else "uri_folder"
 
 
-@dataclass(frozen=True)
-class BatchScoring:
-    """One batch scoring to be run."""
-
-    data: str
-    data_type: str
-    model: str | None = None
-    script: Path | None = None
-    settings: BatchSettings = field(default_factory=BatchSettings)
-    output: str | None = None
-    """An address in a datastore; None: kept with the run."""
-    retries: int = 3
-
-
-def job_of(scoring: BatchScoring, dump: str) -> dict[str, Json]:
-    """The job that scores; `dump` is the JSON of its settings."""
-    inputs: dict[str, Json] = {"data": {"type": scoring.data_type, "path": scoring.data}}
-    if scoring.model is not None:
-        inputs["model"] = {"type": "custom_model", "path": scoring.model}
-    output: dict[str, Json] = {} if scoring.output is None else {"path": scoring.output}
-    script = scoring.script
-    code: Mapping[str, Json] = {} if script is None else {"code": str(script.resolve().parent)}
-    return {
-        **code,
-        "display_name": f"score-{script.stem}" if script is not None else "score",
-        "command": ("python", "-m", "muster.scoring.batch", dump),
-        "distribution": {"type": "pytorch", "process_count_per_instance": 1},
-        "inputs": inputs,
-        "outputs": {RESULT: output},
-        # A rank that is killed costs an attempt, and the next one goes on from what was scored.
-        "retry": {"user_error": scoring.retries, "on_codes": ["signal", "host_oom"]},
-    }
-
-
-def settings_json(settings: BatchSettings) -> Mapping[str, Json]:
-    """The settings as they travel."""
-    return {**asdict(settings), "arguments": list(settings.arguments)}
-
-
-def data_type(path: str, is_file: bool) -> str:
-    """How an input is declared; a local path says itself what it is."""
-    if is_address(path):
-        return "uri_file" if is_file else "uri_folder"
-    found = Path(path).expanduser()
-    if not found.exists():
-        raise JobError(f"there is no file or folder {path} to score", "Correct --input.")
-    return "uri_folder" if found.is_dir() else "uri_file"
+def model_input(client: Client, model: str, has_script: bool) -> str:
+    """The job's input that a model is; a registered one in the version that is meant now."""
+    is_local = not is_address(model) and Path(model).expanduser().exists()
+    if is_local or model.startswith("runs:/") or "://" in model:
+        return str(Path(model).expanduser().resolve()) if is_local else model
+    found = Models(client.calls).details(model).model
+    if not has_script and found.type != "mlflow_model":
+        raise JobError(
+            f"{model} is a {found.type}, which does not say how to run it", "Give a script with init() and run()."
+        )
+    return f"models:/{found.name}/{found.version}"

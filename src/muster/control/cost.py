@@ -15,7 +15,7 @@ class Use:
     key: str
     run_id: str
     hours: float
-    num_gpus: int = 0
+    num_gpus: float = 0
     price_per_hour: float | None = None
     title: str = ""
 

@@ -146,6 +146,8 @@ class Gang:
     ranks_per_node: int = 1
     gpus_per_node: int | None = None
     """None: all that a node has."""
+    gpu_share: float = 1.0
+    """Below 1: this part of one GPU on each node."""
     time_limit_s: float | None = None
     priority: int = 1
     """0 low, 1 medium, 2 high."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -12,6 +13,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    field_serializer,
     field_validator,
     model_validator,
 )
@@ -83,13 +85,16 @@ class Model(BaseModel):
         return {key: value for key, value in data.items() if value is not None or key not in cls.model_fields}
 
 
+_LEAST_SHARE = 0.01
+
+
 class Resources(Model):
     """How much of a cluster the job holds."""
 
     instance_count: Annotated[int, Field(ge=1, le=10_000)] = 1
     """Number of nodes."""
-    gpus_per_node: Annotated[int, Field(ge=0, le=1024)] | None = None
-    """GPUs held on each node; absent: all that the node (or its share of the machine) has."""
+    gpus_per_node: Annotated[float, Field(ge=0, le=1024)] | None = None
+    """GPUs held on each node; absent: all that it (or its share of the machine) has; `0.25`: this part of one."""
     gpu_isolation: bool = False
     """Each rank sees its own share of the node's GPUs, as `cuda:0` and up; otherwise every rank sees all of them."""
     shm_size: Text | None = None
@@ -98,9 +103,36 @@ class Resources(Model):
     """For a job in a container: limits such as `--memory 8g --cpus 4`."""
 
     @property
+    def whole_gpus(self) -> int | None:
+        """How many GPUs are touched on each node; None: all."""
+        return None if self.gpus_per_node is None else math.ceil(self.gpus_per_node)
+
+    @property
+    def gpu_share(self) -> float:
+        """How much of its one GPU is held; 1: all of it."""
+        given = self.gpus_per_node
+        return round(given, 4) if given is not None and 0 < given < 1 else 1.0
+
+    @property
     def container_args(self) -> tuple[str, ...]:
         """`docker_args`, word by word."""
         return tuple(shlex.split(self.docker_args)) if self.docker_args else ()
+
+    @field_validator("gpus_per_node", mode="after")
+    @classmethod
+    def _are_gpus(cls, value: float | None) -> float | None:
+        if value is None or value == int(value):
+            return value if value is None else int(value)
+        if not _LEAST_SHARE <= value < 1:
+            raise refusal(
+                f"{value:g} is neither a whole number nor a part of one GPU",
+                f"Write a whole number, or a part from {_LEAST_SHARE:g} up to 1, such as 0.25.",
+            )
+        return value
+
+    @field_serializer("gpus_per_node")
+    def _as_written(self, value: float | None) -> int | float | None:
+        return value
 
     @field_validator("docker_args", mode="after")
     @classmethod

@@ -64,6 +64,8 @@ def shared_environment(gang: Gang, node_rank: int) -> dict[str, str]:
     devices = visible_gpus(gang, node_rank)
     if devices is not None:
         env["CUDA_VISIBLE_DEVICES"] = devices
+    if devices and gang.spec.resources.gpu_share < 1:
+        env.update(_of_a_shared_gpu(gang.spec.resources.gpu_share))
     if gpus_are_shared_by_tasks(gang, node_rank):
         env["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
     threads = threads_per_rank(gang, node_rank)
@@ -72,6 +74,15 @@ def shared_environment(gang: Gang, node_rank: int) -> dict[str, str]:
     if uses_loopback(gang):
         env.update(dict.fromkeys(INTERFACE_VARIABLES, LOOPBACK_INTERFACE))
     return {**env, **gang.slots[node_rank].network}
+
+
+def _of_a_shared_gpu(share: float) -> dict[str, str]:
+    """How much of its GPU a run holds, and what keeps TensorFlow and JAX from taking all of the memory at once."""
+    return {
+        "MUSTER_GPU_SHARE": f"{share:g}",
+        "TF_FORCE_GPU_ALLOW_GROWTH": "true",
+        "XLA_PYTHON_CLIENT_MEM_FRACTION": f"{share:g}",
+    }
 
 
 def own_gpus(gang: Gang, task: Task) -> dict[str, str]:

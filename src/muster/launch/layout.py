@@ -32,6 +32,8 @@ class Demand:
     """Of the fullest node."""
     gpus_per_node: int | None
     """None: all that a node (or its share of the machine) has."""
+    gpu_share: float = 1.0
+    """Below 1: this part of one GPU."""
 
 
 def layout(spec: JobSpec) -> tuple[Task, ...]:
@@ -54,7 +56,8 @@ def demand(spec: JobSpec) -> Demand:
     per_node = [0] * spec.resources.instance_count
     for task in layout(spec):
         per_node[task.node_rank] += 1
-    return Demand(len(per_node), max(per_node), spec.resources.gpus_per_node)
+    resources = spec.resources
+    return Demand(len(per_node), max(per_node), resources.whole_gpus, resources.gpu_share)
 
 
 def process_logs(tasks: Sequence[Task]) -> list[str]:

@@ -83,8 +83,9 @@ def sample_slots(spec: JobSpec, *, cpus: int = 1, gpus: Sequence[str] = ()) -> t
     """Nodes simulated on one machine, to plan with where no node is at hand; its GPUs are shared out."""
     nodes = spec.resources.instance_count
     share = len(gpus) // nodes
-    if spec.resources.gpus_per_node is not None:
-        share = min(share, spec.resources.gpus_per_node)
+    most = spec.resources.whole_gpus
+    if most is not None:
+        share = min(share, most)
     slots: list[Slot] = []
     taken: set[int] = set()
     for node_rank in range(nodes):
@@ -96,7 +97,7 @@ def sample_slots(spec: JobSpec, *, cpus: int = 1, gpus: Sequence[str] = ()) -> t
 
 def placeholder_slots(spec: JobSpec, *, cpus: int = 1, gpus: Sequence[str] = ()) -> tuple[Slot, ...]:
     """Machines that are yet to come, to plan with: names, addresses and ports stand for theirs."""
-    most = spec.resources.gpus_per_node
+    most = spec.resources.whole_gpus
     held = tuple(gpus if most is None else gpus[:most])
     return tuple(
         Slot(f"NODE_{rank}", f"ADDRESS_OF_NODE_{rank}", cpus, held, _free_ports(ports_wanted(spec, rank), set()))

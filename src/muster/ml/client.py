@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,23 +11,23 @@ from typing import Any
 from muster.client.models import Models as CalledModels
 from muster.client.models import new_model
 from muster.client.storage import Storage
-from muster.client.submit import register_environment, submit
-from muster.errors import JobError, UserError
-from muster.host.files import is_safe_path
+from muster.client.submit import register_environment
+from muster.errors import JobError
 from muster.job.rules import is_address
 from muster.ml import entities
+from muster.ml.batch import BatchDeployments, BatchEndpoints
+from muster.ml.batch_entities import BatchDeployment, BatchEndpoint
 from muster.ml.command import Command
+from muster.ml.jobs import Job, Jobs
 from muster.ml.online import OnlineDeployments, OnlineEndpoints
 from muster.ml.online_entities import ManagedOnlineDeployment, ManagedOnlineEndpoint
 from muster.ml.operations import Done
 from muster.sdk import compute, model
 from muster.sdk.datastore import Datastore
 from muster.sdk.notices import tell
-from muster.sdk.run import Run
 from muster.sdk.workspace import Workspace
-from muster.storage.addresses import DEFAULT_DATASTORE, parse_address
+from muster.storage.addresses import DEFAULT_DATASTORE
 from muster.wire.clusters import ClusterView
-from muster.wire.codec import Json
 from muster.wire.data.assets import AssetView, NewAsset
 from muster.wire.environments import EnvironmentView
 from muster.wire.models import MODEL_TYPES, ModelChanges
@@ -100,12 +99,24 @@ class MLClient:
     def online_deployments(self) -> OnlineDeployments:
         return OnlineDeployments(self.workspace)
 
+    @cached_property
+    def batch_endpoints(self) -> BatchEndpoints:
+        return BatchEndpoints(self.workspace)
+
+    @cached_property
+    def batch_deployments(self) -> BatchDeployments:
+        return BatchDeployments(self.workspace)
+
     def begin_create_or_update(self, entity: Any, **kwargs: Any) -> Any:
         """Create an endpoint, deploy to one, or make a cluster."""
         if isinstance(entity, ManagedOnlineEndpoint):
             return self.online_endpoints.begin_create_or_update(entity, **kwargs)
         if isinstance(entity, ManagedOnlineDeployment):
             return self.online_deployments.begin_create_or_update(entity, **kwargs)
+        if isinstance(entity, BatchEndpoint):
+            return self.batch_endpoints.begin_create_or_update(entity, **kwargs)
+        if isinstance(entity, BatchDeployment):
+            return self.batch_deployments.begin_create_or_update(entity, **kwargs)
         if isinstance(entity, entities.AmlCompute):
             return self.compute.begin_create_or_update(entity)
         raise JobError(f"a {type(entity).__name__} cannot be created", "Endpoints, deployments and clusters can.")
@@ -121,134 +132,6 @@ class MLClient:
         if isinstance(entity, entities.Model):
             return self.models.create_or_update(entity)
         raise JobError(f"a {type(entity).__name__} cannot be created", "Jobs, environments, data and models can.")
-
-
-class Job:
-    """A submitted job, as v2 scripts look at it."""
-
-    def __init__(self, run: Run) -> None:
-        self.run = run
-        self.name = run.id
-        self.display_name = run.display_name
-        self.experiment_name = run.experiment.name
-
-    @property
-    def status(self) -> str:
-        """The state now."""
-        return self.run.get_status()
-
-    @property
-    def studio_url(self) -> str:
-        """How to see the job from a terminal."""
-        return self.run.get_portal_url()
-
-    @property
-    def services(self) -> dict[str, Json]:
-        return {"Studio": {"endpoint": self.studio_url}}
-
-    def __repr__(self) -> str:
-        return f"Job(name={self.name!r}, status={self.run.status!r})"
-
-
-@dataclass(frozen=True)
-class Validation:
-    """The answer of `jobs.validate`."""
-
-    error_messages: str
-
-    @property
-    def passed(self) -> bool:
-        return not self.error_messages
-
-
-class Jobs:
-    """`ml_client.jobs`."""
-
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
-
-    def create_or_update(
-        self, job: Command, *, experiment_name: str | None = None, compute: str | None = None, **kwargs: Any
-    ) -> Job:
-        """Submit a job; returns at once."""
-        if not isinstance(job, Command):
-            raise JobError(f"a {type(job).__name__} is not a job", "Make one with command() or load_job().")
-        changes = {"experiment_name": experiment_name, "compute": compute}
-        given = {name: value for name, value in changes.items() if value is not None}
-        loaded = Command({**job.values, **given}, job.base_dir).checked()
-        python = sys.executable if self._workspace.ref.server is None else None
-        client = self._workspace.client
-        view = submit(client, loaded.spec, loaded.base_dir, python=python, notices=loaded.notices)
-        tell(*view.notices)
-        return Job(Run._of(self._workspace, view))
-
-    def get(self, name: str) -> Job:
-        return Job(Run.get(self._workspace, name))
-
-    def list(self, **kwargs: Any) -> Iterator[Job]:
-        """Every job, newest first."""
-        return (Job(Run._of(self._workspace, view)) for view in self._workspace.client.each_run())
-
-    def stream(self, name: str) -> None:
-        """Print what the job prints until it ends; one that failed raises RunFailed with its verdict."""
-        self.get(name).run.wait_for_completion(show_output=True)
-
-    def begin_cancel(self, name: str, **kwargs: Any) -> Done:
-        self.get(name).run.cancel()
-        return Done(None)
-
-    def download(
-        self, name: str, *, download_path: str | Path = ".", output_name: str | None = None, all: bool = False
-    ) -> None:
-        """The job's files into `artifacts/`, or one output into `named-outputs/NAME/`; `all`: both."""
-        run, target = self.get(name).run, Path(download_path)
-        files = run.get_file_names()
-        outputs = [output_name] if output_name else sorted(self._outputs(run)) if all else []
-        elsewhere = self._in_datastores(run, outputs, target)
-        if output_name and not elsewhere and not any(_is_below(file, output_name) for file in files):
-            raise UserError(f"{run.id} has no output {output_name!r}", f"It has: {', '.join(self._outputs(run))}.")
-        for file in files:
-            if not is_safe_path(file):
-                raise UserError(f"the file name {file!r} leaves the target folder")
-            owner = next((output for output in outputs if _is_below(file, output)), None)
-            if owner is not None:
-                inner = file.removeprefix(f"outputs/{owner}").lstrip("/") or owner
-                self._workspace.client.download(run.id, file, target / "named-outputs" / owner / inner)
-            elif not output_name:
-                self._workspace.client.download(run.id, file, target / "artifacts" / file)
-
-    def validate(self, job: Command, **kwargs: Any) -> Validation:
-        """What is wrong with a job, without submitting it."""
-        try:
-            job.checked()
-        except JobError as error:
-            return Validation(str(error.message))
-        return Validation("")
-
-    def archive(self, name: str) -> None:
-        """Kept for v2 scripts: runs stay until `muster rm` or `muster gc`."""
-
-    def _in_datastores(self, run: Run, outputs: Sequence[str], target: Path) -> bool:
-        """Download the outputs that lie in a datastore; whether there was one."""
-        spec = self._workspace.client.run(run.id).spec.get("outputs")
-        storage, found = Storage(self._workspace.client.calls), False
-        for name in outputs:
-            item = spec.get(name) if isinstance(spec, dict) else None
-            path = item.get("path") if isinstance(item, dict) else None
-            location = parse_address(path) if isinstance(path, str) else None
-            if location is not None and location.kind == "datastore":
-                storage.download_path(location.store, location.path, target / "named-outputs" / name)
-                found = True
-        return found
-
-    def _outputs(self, run: Run) -> Sequence[str]:
-        spec = self._workspace.client.run(run.id).spec
-        declared = spec.get("outputs")
-        return [*declared] if isinstance(declared, dict) else []
-
-
-def _is_below(file: str, output: str) -> bool:
-    return file == f"outputs/{output}" or file.startswith(f"outputs/{output}/")
 
 
 class Environments:

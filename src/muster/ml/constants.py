@@ -27,4 +27,11 @@ class InputOutputModes:
     EVAL_DOWNLOAD = "eval_download"
 
 
-__all__ = ["AssetTypes", "InputOutputModes"]
+class BatchDeploymentOutputAction:
+    """What a batch deployment writes."""
+
+    APPEND_ROW = "append_row"
+    SUMMARY_ONLY = "summary_only"
+
+
+__all__ = ["AssetTypes", "BatchDeploymentOutputAction", "InputOutputModes"]

@@ -7,6 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from muster.ml.batch_entities import (
+    BatchDeployment,
+    BatchEndpoint,
+    BatchRetrySettings,
+    ModelBatchDeployment,
+    ModelBatchDeploymentSettings,
+)
 from muster.ml.command import Command, MpiDistribution, PyTorchDistribution, TensorFlowDistribution
 from muster.ml.online_entities import (
     CodeConfiguration,
@@ -229,6 +236,9 @@ class VsCodeJobService(JobService):
 __all__ = [
     "AmlCompute",
     "AmlTokenConfiguration",
+    "BatchDeployment",
+    "BatchEndpoint",
+    "BatchRetrySettings",
     "BuildContext",
     "CodeConfiguration",
     "Command",
@@ -245,6 +255,8 @@ __all__ = [
     "ManagedOnlineDeployment",
     "ManagedOnlineEndpoint",
     "Model",
+    "ModelBatchDeployment",
+    "ModelBatchDeploymentSettings",
     "MpiDistribution",
     "OnlineRequestSettings",
     "ProbeSettings",

@@ -93,7 +93,7 @@ class _Simulation:
         self._attempts: dict[str, int] = {}
         self._holders: dict[str, set[str]] = {node.name: set() for node in nodes}
         self._events: list[tuple[float, int, str, int]] = []
-        self._busy_gpus = 0
+        self._busy_gpus = 0.0
         self._gpu_s = 0.0
         self._undone_gpu_s = 0.0
         self._clock = 0.0

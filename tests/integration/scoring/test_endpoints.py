@@ -255,6 +255,32 @@ def test_idempotent_requests_are_repeated_and_too_many_are_refused(cli: Any, dep
 
 
 @pytest.mark.timeout(300)
+def test_a_node_that_dies_costs_an_idempotent_deployment_no_request(cli: Any, deploy: Any) -> None:
+    assert cli("cluster", "create", "away", "--max-nodes", "2").returncode == 0
+    limits = "{request_timeout_ms: 120000, max_concurrent_requests_per_instance: 16, max_queue_wait_ms: 120000}"
+    # The front door is where the first deployment is.
+    deploy("green")
+    (other,) = processes_of(cli.folder, "serve.replica")
+    deploy("blue", "--all-traffic", more=f"compute: away\nrequest_settings: {limits}\nidempotent: true\n")
+    ask = Asking(cli)
+    (before,) = (item for item in processes_of(cli.folder, "serve.replica") if item.pid != other.pid)
+    with ask.load(2) as found:
+        wait_until(lambda: found["200"] > 5, 60, "answers")
+        for process in on_its_node(before):
+            process.kill()
+        seen = found["200"]
+        wait_until(lambda: found["200"] > seen + 20, 120, "answers of the next attempt")
+    assert set(found) == {"200"}, found
+    assert not before.is_running() and other.is_running()
+
+
+def on_its_node(process: psutil.Process) -> list[psutil.Process]:
+    """All of the node that a process belongs to: its agent, and everything below that."""
+    agent = next(item for item in process.parents() if "muster.agent" in item.cmdline())
+    return [agent, *agent.children(recursive=True)]
+
+
+@pytest.mark.timeout(300)
 def test_an_answer_in_pieces_passes_both_doors_as_it_is_made(cli: Any, deploy: Any) -> None:
     deploy("blue", "--all-traffic")
     ask = Asking(cli)

@@ -39,6 +39,7 @@ ROOT = Path(__file__).parents[3]
 COMMANDS = [
     "audit",
     "backup",
+    "batch-endpoint",
     "bench",
     "cache",
     "cancel",
@@ -430,7 +431,17 @@ def test_an_engine_brings_its_own_options_to_the_creation_of_clusters() -> None:
 
 
 def test_every_command_has_json_but_those_that_serve_or_print_files() -> None:
-    without = {"up", "backup", "restore", "repair", "env export", "ray hosts", "ray file", "import sbatch", "data cat"}
+    without = {
+        "up",
+        "backup",
+        "restore",
+        "repair",
+        "env export",
+        "ray hosts",
+        "ray file",
+        "import sbatch",
+        "data cat",
+    }
     without |= {"shell", "forward", "tensorboard", "mlflow", "plot"}
     lacking = set()
     for name, word in {name: word for panel in PANELS.values() for name, word in panel.items()}.items():

@@ -18,6 +18,7 @@ import pytest
 
 from muster.client.api import Client
 from muster.client.calls import API, Calls
+from muster.client.endpoints.batch import BatchEndpoints
 from muster.client.endpoints.calls import Endpoints
 from muster.client.sse import StreamItem
 from muster.client.storage import Storage
@@ -32,6 +33,7 @@ from muster.wire.data.datastores import NewDatastore
 from muster.wire.encryption import NewKey
 from muster.wire.people import Role
 from muster.wire.runs import Submission
+from muster.wire.serving.batch import BatchEndpointChanges, BatchRequest, NewBatchDeployment, NewBatchEndpoint
 from muster.wire.serving.endpoints import EndpointChanges, KeyKind, NewDeployment, NewEndpoint, ServingReport
 from muster.wire.stream import RunEnded
 
@@ -58,6 +60,10 @@ ARGUMENTS: Mapping[Any, Any] = {
     NewDeployment: NewDeployment(Submission("some", {})),
     KeyKind: "primary",
     ServingReport: ServingReport(1),
+    NewBatchEndpoint: NewBatchEndpoint("some"),
+    BatchEndpointChanges: BatchEndpointChanges(),
+    NewBatchDeployment: NewBatchDeployment(Submission("some", {})),
+    BatchRequest: BatchRequest("some", "some"),
 }
 ANSWER = SimpleNamespace(
     id="some",
@@ -127,6 +133,12 @@ def test_a_call_about_storage_meets_its_route(name: str, tmp_path: Path, documen
 def test_a_call_about_endpoints_meets_its_route(name: str, tmp_path: Path, document: Document) -> None:
     recorder = Recorder()
     check(getattr(Endpoints(recorder), name), recorder, tmp_path, document)
+
+
+@pytest.mark.parametrize("name", methods(BatchEndpoints))
+def test_a_call_about_batch_endpoints_meets_its_route(name: str, tmp_path: Path, document: Document) -> None:
+    recorder = Recorder()
+    check(getattr(BatchEndpoints(recorder), name), recorder, tmp_path, document)
 
 
 def check(method: Callable[..., Any], recorder: Recorder, folder: Path, document: Document) -> None:

@@ -13,6 +13,7 @@ from muster.job.explain import make_spec
 from muster.job.parts import EnvironmentSpec, Input, Mpi, Resources, TensorFlow
 from muster.job.rules import head_program, is_owned_variable
 from muster.job.spec import JobSpec
+from muster.launch.layout import demand
 
 
 def refused(**data: Any) -> str:
@@ -312,3 +313,21 @@ def test_types_of_distributions_may_be_written_in_any_case() -> None:
 def test_a_default_is_read_as_its_type_says(declared: dict[str, Any], value: object) -> None:
     """YAML reads `1e-3` as text."""
     assert make_spec({"command": "echo ${{inputs.a}}", "inputs": {"a": declared}}).inputs["a"] == value
+
+
+@pytest.mark.parametrize(
+    ("given", "whole", "share"), [(0, 0, 1.0), (2, 2, 1.0), (1.0, 1, 1.0), (0.25, 1, 0.25), (0.0625, 1, 0.0625)]
+)
+def test_gpus_are_whole_or_a_part_of_one(given: float, whole: int, share: float) -> None:
+    spec = make_spec({"command": "true", "resources": {"gpus_per_node": given}})
+    assert (spec.resources.whole_gpus, spec.resources.gpu_share) == (whole, share)
+    again = make_spec(json.loads(spec.model_dump_json()))
+    assert again == spec and (demand(spec).gpus_per_node, demand(spec).gpu_share) == (whole, share)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"), [(1.5, "neither a whole number nor a part"), (0.001, "neither"), (-1, "out of range")]
+)
+def test_other_numbers_of_gpus_are_refused(given: float, said: str) -> None:
+    with pytest.raises(JobError, match=rf"resources\.gpus_per_node: {given:g} is {said}"):
+        make_spec({"command": "true", "resources": {"gpus_per_node": given}})

@@ -51,3 +51,12 @@ def test_it_is_told_and_the_users_variable_wins() -> None:
     made = planned(PyTorch(process_count_per_instance=2), ("0", "1"), CUDA_VISIBLE_DEVICES="1")
     assert seen(made) == ["1", "1"]
     assert any("gpu_isolation: each rank sees its own share" in text for text in made.notices)
+
+
+def test_a_run_that_shares_a_gpu_sees_it_and_how_much_of_it_is_its_own() -> None:
+    spec = JobSpec(command="true", resources=Resources(gpus_per_node=0.25))
+    (rank,) = plan(spec, [Slot("gpu-0", "10.0.0.4", 8, ("3",), ports=())], run_id="r", attempt=1).ranks
+    assert (rank.env["CUDA_VISIBLE_DEVICES"], rank.env["MUSTER_GPU_SHARE"]) == ("3", "0.25")
+    assert rank.env["TF_FORCE_GPU_ALLOW_GROWTH"] == "true" and rank.env["XLA_PYTHON_CLIENT_MEM_FRACTION"] == "0.25"
+    (rank,) = planned(PyTorch(process_count_per_instance=1), ("0",)).ranks
+    assert "MUSTER_GPU_SHARE" not in rank.env

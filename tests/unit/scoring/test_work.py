@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from muster.client.scoring import BatchSettings, settings_json
 from muster.scoring.batch import tables, work
 from muster.scoring.batch.rows import BadResult, rows_of
 from muster.scoring.batch.work import Batch, Settings
+from muster.wire.codec import to_json
+from muster.wire.serving.batch import BatchSettings
 
 
 def test_files_are_cut_in_the_order_of_their_names(tmp_path: Path) -> None:
@@ -92,5 +93,5 @@ def test_results_become_one_line_each() -> None:
 
 
 def test_the_settings_that_a_client_sends_are_those_that_a_rank_reads() -> None:
-    sent = settings_json(BatchSettings("s.py", ("-x",), "csv", 7, "per_file", "out.csv", 1, 9.0, 3, 2))
+    sent = to_json(BatchSettings("s.py", ("-x",), "csv", 7, "per_file", "out.csv", 1, 9.0, 3, 2))
     assert Settings.parse(json.dumps(sent)).dump() == json.dumps(sent)

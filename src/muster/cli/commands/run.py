@@ -37,7 +37,9 @@ def run(
     procs: Annotated[
         int | None, option("P", "Processes on each node. Without it, --nodes starts one on each.", min=1)
     ] = None,
-    gpus_per_node: Annotated[int | None, option("G", "GPUs to reserve on each node.", min=0)] = None,
+    gpus_per_node: Annotated[
+        float | None, option("G", "GPUs to reserve on each node; below 1: this part of one.", min=0)
+    ] = None,
     inputs: Annotated[list[str] | None, option("K=V", "An input's value or path; repeatable.", "--input", "-i")] = None,
     env: Annotated[
         list[str] | None,

@@ -35,6 +35,8 @@ class Wanted:
     nodes: int
     per_node: int = 1
     """How many parts of such gangs an empty node takes."""
+    kept_off: int = 0
+    """Nodes that have nothing to do and that it should not get again."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,6 @@ def nodes_wanted(queue: Iterable[Wanted]) -> int:
     """How many empty nodes the waiting gangs could use: small ones share nodes, the parts of a gang do not."""
     largest, together = 0, 0.0
     for gang in queue:
-        largest = max(largest, gang.nodes)
+        largest = max(largest, gang.nodes + gang.kept_off)
         together += gang.nodes / gang.per_node
     return max(largest, math.ceil(together - 1e-9))

@@ -2,7 +2,8 @@
 
 Nodes lie in pools that own CPUs and GPUs: most nodes are a pool of their own, simulated nodes may share their
 machine's. Pools in the same condition lie in one bucket, so a question is answered per bucket, not per node.
-CPU ranks may outnumber cores only for a gang that is alone in its pool; GPUs are a hard limit. What serves holds no
+CPU ranks may outnumber cores only for a gang that is alone in its pool; GPUs are a hard limit. A GPU is held whole, or
+in parts that together are at most all of it; what is left of it is counted in `UNITS`. What serves holds no
 CPUs (its ranks count as none), so that a pool with nothing else counts as empty.
 """
 
@@ -16,6 +17,8 @@ from typing import NamedTuple
 
 from muster.control.scheduling.model import Need, Node, Part, Place, Running
 
+UNITS = 10_000
+"""Of one GPU: parts of GPUs are added and compared as whole numbers."""
 _LOOK_S, _LOOK_SHARE = 60.0, 0.2
 """When the likely end of a gang is estimated again."""
 
@@ -28,12 +31,14 @@ class Condition(NamedTuple):
     free_slots: int
     gpus: int
     members: int
+    left: tuple[int, ...] = ()
+    """What is left of the GPUs that are held in part, in units."""
 
 
 class Pool:
     """CPUs and GPUs that one node owns, or several share."""
 
-    __slots__ = ("cpus", "free_gpus", "gpus", "holders", "host", "index", "members", "name", "parts", "ranks")
+    __slots__ = ("cpus", "free_gpus", "gpus", "holders", "host", "index", "left", "members", "name", "parts", "ranks")
 
     def __init__(self, index: int, node: Node) -> None:
         self.index = index
@@ -42,6 +47,7 @@ class Pool:
         self.cpus = node.cpus
         self.gpus = node.gpus
         self.free_gpus = list(node.gpus)
+        self.left: dict[str, int] = {}
         self.ranks = 0
         self.parts = 0
         self.holders: set[str] = set()
@@ -50,13 +56,14 @@ class Pool:
     def condition(self, cluster: str) -> Condition:
         idle = self.parts == 0
         slots = max(0, self.cpus - self.ranks)
-        return Condition(idle, len(self.free_gpus), slots, len(self.gpus), len(self.members[cluster]))
+        left = tuple(sorted(self.left.values())) if self.left else ()
+        return Condition(idle, len(self.free_gpus), slots, len(self.gpus), len(self.members[cluster]), left)
 
 
 def fitting(pool: Condition, need: Need) -> int:
     """How many parts of a gang a pool in this condition can take."""
-    idle, free_gpus, free_slots, gpus, members = pool
-    nodes, ranks, wanted = need
+    idle, free_gpus, free_slots, gpus, members, left = pool
+    nodes, ranks, wanted, share = need
     parts = members if members < nodes else nodes
     if not idle and free_slots < parts * ranks:
         parts = free_slots // ranks
@@ -64,9 +71,17 @@ def fitting(pool: Condition, need: Need) -> int:
         # All GPUs are shared out between the parts, so fewer parts want more each.
         while parts and parts * (gpus // parts) > free_gpus:
             parts -= 1
+    elif share < 1:
+        each = units(share)
+        parts = min(parts, free_gpus * (UNITS // each) + sum(rest // each for rest in left))
     elif free_gpus < parts * wanted:
         parts = free_gpus // wanted
     return parts
+
+
+def units(share: float) -> int:
+    """A part of a GPU in units."""
+    return round(share * UNITS)
 
 
 class _Cluster:
@@ -280,6 +295,9 @@ class Capacity:
         parts = fitting(condition, need if wanted == need.nodes else need._replace(nodes=wanted))
         if not parts:
             return
+        if need.share < 1:
+            yield from _in_part(pool, members[:parts], need)
+            return
         share = len(pool.gpus) // parts if need.gpus is None else need.gpus
         for number, node in enumerate(members[:parts]):
             yield Place(node, need.ranks, tuple(pool.free_gpus[number * share : (number + 1) * share]))
@@ -297,7 +315,13 @@ class Capacity:
 
     def _move_gpus(self, part: Part, pool: Pool | None, taken: bool) -> None:
         """GPUs belong to a host: whoever takes one takes it from every pool that offers it."""
-        if taken and pool is not None and part.gpus == pool.gpus and len(self._on_host[part.host]) == 1:
+        if (
+            part.share == 1
+            and taken
+            and pool is not None
+            and part.gpus == pool.gpus
+            and len(self._on_host[part.host]) == 1
+        ):
             pool.free_gpus = []
             self._refresh(pool)
             return
@@ -307,16 +331,48 @@ class Capacity:
                 if gpu not in owner.gpus:
                     continue
                 touched[owner.index] = owner
-                if taken and gpu in owner.free_gpus:
+                if part.share < 1:
+                    _move_part(owner, gpu, -units(part.share) if taken else units(part.share))
+                elif taken and gpu in owner.free_gpus:
                     owner.free_gpus.remove(gpu)
                 elif not taken and gpu not in owner.free_gpus:
-                    owner.free_gpus = [item for item in owner.gpus if item == gpu or item in owner.free_gpus]
+                    _free(owner, gpu)
         for owner in touched.values():
             self._refresh(owner)
 
     def _refresh(self, pool: Pool) -> None:
         for cluster in pool.members:
             self._clusters[cluster].put(pool.index, pool.condition(cluster))
+
+
+def _in_part(pool: Pool, members: Sequence[Node], need: Need) -> Iterator[Place]:
+    """A part of one GPU for each node: of the fullest that has enough left, so that whole GPUs stay free."""
+    each, left, free = units(need.share), dict(pool.left), list(pool.free_gpus)
+    for node in members:
+        enough = [gpu for gpu, rest in left.items() if rest >= each]
+        gpu = min(enough, key=lambda item: (left[item], pool.gpus.index(item))) if enough else free.pop(0)
+        left[gpu] = left.get(gpu, UNITS) - each
+        yield Place(node, need.ranks, (gpu,), need.share)
+
+
+def _move_part(pool: Pool, gpu: str, change: int) -> None:
+    """Take a part of a GPU, or give it back; one of which nothing is held is free."""
+    if gpu in pool.free_gpus:
+        if change > 0:
+            return
+        pool.free_gpus.remove(gpu)
+        pool.left[gpu] = UNITS
+    elif gpu not in pool.left:
+        # It is held whole.
+        return
+    pool.left[gpu] += change
+    if pool.left[gpu] >= UNITS:
+        del pool.left[gpu]
+        _free(pool, gpu)
+
+
+def _free(pool: Pool, gpu: str) -> None:
+    pool.free_gpus = [item for item in pool.gpus if item == gpu or item in pool.free_gpus]
 
 
 def empty(pool: Pool, cluster: str, need: Need, excluded: Collection[str]) -> int:

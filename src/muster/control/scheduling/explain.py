@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from muster.control.scheduling.capacity import Capacity
+from muster.control.scheduling.capacity import UNITS, Capacity, fitting, units
 from muster.control.scheduling.model import UNKNOWN, Gang, Head, Need, Node, Rules, Running
 from muster.control.scheduling.queue import NEVER, Passed
 from muster.defaults import LATE_S
@@ -99,6 +99,8 @@ def head_reason(
 
 def describe(need: Need) -> str:
     nodes = "1 node" if need.nodes == 1 else f"{need.nodes} nodes"
+    if need.share < 1:
+        return f"{nodes} with {need.share:g} of a GPU"
     if need.gpus:
         return f"{nodes} with {need.gpus} GPU{'s' if need.gpus > 1 else ''}"
     return f"{nodes} with {need.ranks} CPU slot{'s' if need.ranks > 1 else ''}" if need.gpus == 0 else nodes
@@ -114,11 +116,14 @@ def impossible(gang: Gang, nodes: Sequence[Node]) -> str | None:
         return f"needs {need.gpus} GPUs on a node; the largest node of {gang.cluster} has {best}"
     pools = {node.pool_name: node for node in nodes}
     members = Counter(node.pool_name for node in nodes)
-    if need.gpus and need.nodes > sum(min(members[name], len(node.gpus) // need.gpus) for name, node in pools.items()):
+    if need.share < 1:
+        room = sum(min(members[name], len(node.gpus) * (UNITS // units(need.share))) for name, node in pools.items())
+    else:
+        room = sum(min(members[name], len(node.gpus) // (need.gpus or 1)) for name, node in pools.items())
+    if need.gpus and need.nodes > room:
+        wanted = f"{need.share:g} of a GPU" if need.share < 1 else f"{need.gpus} GPUs"
         total = sum(len(node.gpus) for node in pools.values())
-        return (
-            f"needs {need.nodes} × {need.gpus} GPUs; {gang.cluster} has {total} in all, shared by its simulated nodes"
-        )
+        return f"needs {need.nodes} × {wanted}; {gang.cluster} has {total} in all, shared by its simulated nodes"
     return None
 
 
@@ -136,7 +141,11 @@ def _on_one_machine(gang: Gang, capacity: Capacity) -> str:
     share = len(pool.gpus) // parts if need.gpus is None else need.gpus
     holders = [item for item in capacity.running.values() if any(capacity.pool_of(p.node) is pool for p in item.parts)]
     rest = f", the rest is held by {_names(holders)}" if holders else ""
-    if share * parts > len(pool.free_gpus):
+    if need.share < 1 and fitting(pool.condition(gang.cluster)._replace(idle=True), need) < parts:
+        of = f"{need.share:g} of a GPU"
+        said = f"needs {of}" if parts == 1 else f"needs {parts} × {of}"
+        return f"{said}; {len(pool.free_gpus)} of {len(pool.gpus)} are free, and of no other is enough left{rest}"
+    if need.share == 1 and share * parts > len(pool.free_gpus):
         return f"needs {share * parts} GPUs; {len(pool.free_gpus)} of {len(pool.gpus)} are free{rest}"
     free = max(0, pool.cpus - pool.ranks)
     ranks = parts * need.ranks

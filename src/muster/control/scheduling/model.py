@@ -32,6 +32,8 @@ class Need(NamedTuple):
     """Of the fullest node."""
     gpus: int | None
     """On each node; None: all that a node (or its share of the machine) has."""
+    share: float = 1.0
+    """Below 1: this part of one GPU on each node; others have the rest of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,8 @@ class Part:
     host: str
     ranks: int
     gpus: tuple[str, ...] = ()
+    share: float = 1.0
+    """How much of its GPU it holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +149,8 @@ class Running:
         return now + self.length.quantile(share, elapsed_s)
 
     @property
-    def num_gpus(self) -> int:
-        return sum(len(part.gpus) for part in self.parts)
+    def num_gpus(self) -> float:
+        return sum(len(part.gpus) * part.share for part in self.parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +160,8 @@ class Place:
     node: Node
     ranks: int
     gpus: tuple[str, ...]
+    share: float = 1.0
+    """How much of its GPU it gets."""
 
 
 @dataclass(frozen=True, slots=True)

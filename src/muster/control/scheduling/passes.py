@@ -250,7 +250,9 @@ def running_of(gang: Gang, start: Start, now: float) -> Running:
         run_id=gang.run_id,
         title=gang.title,
         cluster=gang.cluster,
-        parts=tuple(Part(place.node.name, place.node.host, place.ranks, place.gpus) for place in start.places),
+        parts=tuple(
+            Part(place.node.name, place.node.host, place.ranks, place.gpus, place.share) for place in start.places
+        ),
         until=gang.until(now),
         since=now,
         priority=gang.priority,
@@ -267,7 +269,7 @@ def _places_to_come(gang: Gang, most_gpus: int) -> tuple[Place, ...]:
     wanted = most_gpus if gang.need.gpus is None else gang.need.gpus
     gpus = tuple(str(index) for index in range(wanted))
     return tuple(
-        Place(Node(f"{gang.run_id}-{index}", "", "", gang.need.ranks, gpus), gang.need.ranks, gpus)
+        Place(Node(f"{gang.run_id}-{index}", "", "", gang.need.ranks, gpus), gang.need.ranks, gpus, gang.need.share)
         for index in range(gang.need.nodes)
     )
 

@@ -13,7 +13,7 @@ class Usage:
     def __init__(self, rules: Rules, gpus_per_node: int, running: Iterable[Running] = ()) -> None:
         self._rules = rules
         self._gpus_per_node = gpus_per_node
-        self._used: dict[tuple[str, str], list[int]] = {}
+        self._used: dict[tuple[str, str], list[float]] = {}
         quotas = (rules.per_user, rules.per_experiment, *rules.users.values(), *rules.experiments.values())
         self.limited = any(quota.nodes is not None or quota.gpus is not None for quota in quotas)
         if self.limited:
@@ -36,7 +36,8 @@ class Usage:
             ("experiment", gang.experiment, rules.experiments.get(gang.experiment, rules.per_experiment)),
         ):
             nodes, gpus = self._used.get((kind, name), (0, 0))
-            more = gang.need.nodes * (self._gpus_per_node if gang.need.gpus is None else gang.need.gpus)
+            each = self._gpus_per_node if gang.need.gpus is None else gang.need.gpus
+            more = gang.need.nodes * each * gang.need.share
             for used, wanted, limit, what in (
                 (nodes, gang.need.nodes, quota.nodes, "nodes"),
                 (gpus, more, quota.gpus, "GPUs"),
@@ -44,6 +45,6 @@ class Usage:
                 if limit is not None and used + wanted > limit:
                     return (
                         f"the {kind} {name} may hold {limit} {what} of {gang.cluster} at a time, "
-                        f"holds {used} and needs {wanted} more"
+                        f"holds {used:g} and needs {wanted:g} more"
                     )
         return ""

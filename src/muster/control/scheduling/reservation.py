@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from muster.control.scheduling.capacity import Capacity, Condition, Pool, empty, fitting
-from muster.control.scheduling.model import UNKNOWN, Gang, Head, Need, Running
+from muster.control.scheduling.capacity import UNITS, Capacity, Condition, Pool, empty, fitting, units
+from muster.control.scheduling.model import UNKNOWN, Gang, Head, Need, Part, Running
 from muster.defaults import GUEST_S, KEEP_FACTOR, PAUSE_FOR_S, PAUSE_RAN_S, PAUSE_WAITED_S, START_MARGIN_S
 
 _CASES = (1 / 6, 1 / 2, 5 / 6)
@@ -171,6 +171,20 @@ class _After:
     condition: Condition
     parts: int
     fits: int
+    left: dict[str, int]
+    """What is left of GPUs that are held in part."""
+
+    def give_back(self, part: Part) -> int:
+        """Add what a part held of GPUs; returns how many are free since."""
+        if part.share == 1:
+            return len(part.gpus)
+        whole = 0
+        for gpu in part.gpus:
+            self.left[gpu] = self.left.get(gpu, 0) + units(part.share)
+            if self.left[gpu] >= UNITS:
+                del self.left[gpu]
+                whole += 1
+        return whole
 
 
 class _Future:
@@ -193,13 +207,13 @@ class _Future:
             after = self._after.get(pool.index)
             if after is None:
                 condition = self._now(pool)
-                after = _After(pool, condition, pool.parts, fitting(condition, self._need))
+                after = _After(pool, condition, pool.parts, fitting(condition, self._need), dict(pool.left))
                 self._after[pool.index] = after
             after.parts -= part.ranks > 0
-            _, gpus, slots, most, members = after.condition
-            after.condition = Condition(
-                after.parts == 0, gpus + len(part.gpus), min(pool.cpus, slots + part.ranks), most, members
-            )
+            _, gpus, slots, most, members, _ = after.condition
+            gpus += after.give_back(part)
+            left = tuple(sorted(after.left.values()))
+            after.condition = Condition(after.parts == 0, gpus, min(pool.cpus, slots + part.ranks), most, members, left)
             fits = fitting(after.condition, self._need)
             self.total += fits - after.fits
             after.fits = fits

@@ -44,7 +44,7 @@ class Ledger:
         return found
 
 
-def weight_of(running: Running) -> int:
+def weight_of(running: Running) -> float:
     """How much of a cluster it holds."""
     return running.num_gpus or len(running.parts)
 

@@ -378,7 +378,9 @@ def _gang_order(request: GangRequest, chosen: RayOptions, nodes: Sequence[RayNod
     """What the broker needs of a gang: bundles, labels, configurations."""
     gang = request.gang
     bundle = bundle_for(gang.ranks_per_node, gang.gpus_per_node, chosen, nodes) | chosen.resources
-    if chosen.gpu_share and gang.gpus_per_node in (None, 1):
+    if gang.gpu_share < 1:
+        bundle["GPU"] = gang.gpu_share
+    elif chosen.gpu_share and gang.gpus_per_node in (None, 1):
         bundle["GPU"] = chosen.gpu_share
     agents = tuple(
         replace(

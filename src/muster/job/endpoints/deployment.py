@@ -74,7 +74,8 @@ class DeploymentFile:
     environment: Json
     variables: Mapping[str, str]
     compute: str | None
-    gpus: int | None
+    gpus: float | None
+    """Of its node; below 1: this part of one GPU."""
     scaling: Scaling
     limits: RequestLimits
     """`idempotent` as it is written; see `says_idempotent`."""
@@ -207,11 +208,13 @@ def _probe(file: Path, values: Mapping[str, Json]) -> Probe:
     )
 
 
-def _gpus(file: Path, values: Mapping[str, Json]) -> int | None:
+def _gpus(file: Path, values: Mapping[str, Json]) -> float | None:
     resources = section(file, values, "resources", _SECTIONS["resources"])
     amounts = _AMOUNTS
     found = [section(file, resources, f"resources.{name}", amounts).get(amounts[2]) for name in ("limits", "requests")]
     given = next((item for item in found if item is not None), None)
+    if isinstance(given, float) and 0.01 <= given < 1:
+        return given
     return None if given is None else whole(file, "resources.nvidia.com/gpu", given, 0, 0)
 
 

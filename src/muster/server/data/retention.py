@@ -15,6 +15,7 @@ from muster.server.context import Context
 from muster.server.data import datastores
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
+from muster.server.endpoints.batch.records import kept_snapshots
 from muster.server.environments.records import build_snapshot, registered_folders
 from muster.server.runs import checkpoints
 from muster.storage.addresses import DEFAULT_DATASTORE, datastore_address, parse_address
@@ -84,7 +85,8 @@ def _load(connection: Connection) -> Known:
         used_snapshots=frozenset(
             digest for row in runs for digest in (row.snapshot, build_snapshot(row.environment)) if digest
         )
-        | registered_folders(connection),
+        | registered_folders(connection)
+        | kept_snapshots(connection),
         checkpoint_folders=frozenset(checkpoints.folder_of(row) for row in rows),
         superseded=tuple(superseded),
         assets=tuple(parse_address(address).path for address in addresses if address.startswith(root)),
@@ -177,7 +179,8 @@ def _remove(context: Context, found: Iterable[Removable]) -> None:
 def _forget_snapshot(context: Context, digest: str, transaction: Transaction) -> None:
     """One after another with submissions, so that none can name a snapshot that is on its way out."""
     used = transaction.execute(select(tables.runs.c.id).where(tables.runs.c.snapshot == digest)).first()
-    if used is None and digest not in registered_folders(transaction.connection):
+    kept = registered_folders(transaction.connection) | kept_snapshots(transaction.connection)
+    if used is None and digest not in kept:
         transaction.execute(delete(tables.snapshots).where(tables.snapshots.c.digest == digest))
         context.files.snapshots.forget(digest)
 

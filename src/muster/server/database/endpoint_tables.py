@@ -53,3 +53,29 @@ endpoint_runs = Table(
     Column("since", Float, nullable=False),
     Index("endpoint_runs_open", "endpoint", "state"),
 )
+
+batch_endpoints = Table(
+    "batch_endpoints",
+    metadata,
+    Column("name", String(32), primary_key=True),
+    Column("description", Text),
+    Column("tags", JSON, nullable=False),
+    Column("properties", JSON, nullable=False),
+    Column("default_deployment", String(32)),
+    Column("created_by", String(255)),
+    Column("created_at", Float, nullable=False),
+    Column("updated_at", Float, nullable=False),
+)
+
+batch_deployments = Table(
+    "batch_deployments",
+    metadata,
+    Column("endpoint", String(32), primary_key=True),
+    Column("name", String(32), primary_key=True),
+    Column("spec", JSON, nullable=False),
+    Column("snapshot", String(64)),
+    Column("model", Text),
+    Column("revision", Integer, nullable=False),
+    Column("created_at", Float, nullable=False),
+    Column("updated_at", Float, nullable=False),
+)

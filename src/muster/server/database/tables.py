@@ -16,7 +16,13 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-from muster.server.database.endpoint_tables import deployments, endpoint_runs, endpoints
+from muster.server.database.endpoint_tables import (
+    batch_deployments,
+    batch_endpoints,
+    deployments,
+    endpoint_runs,
+    endpoints,
+)
 from muster.server.database.fileserver_tables import file_servers, fills
 from muster.server.database.notification_tables import deliveries, outbox, subscriptions
 from muster.server.database.people_tables import AUDIT_STAYS, audit, people, tokens
@@ -36,6 +42,8 @@ __all__ = [
     "assets",
     "attempts",
     "audit",
+    "batch_deployments",
+    "batch_endpoints",
     "checkpoints",
     "clusters",
     "datastores",
@@ -121,6 +129,7 @@ runs = Table(
     Column("budget_from", Integer),
     Column("environment", JSON),
     Column("forecast", JSON(none_as_null=True)),
+    Column("gpu_share", Float),
     Index("runs_queue", "status", "priority", "seq"),
     Index("runs_name", "name"),
     Index("runs_experiment", "experiment", "seq"),

@@ -25,6 +25,7 @@ from muster.server.context import Context
 from muster.server.data import code_routes, grants, node_routes
 from muster.server.data import routes as data_routes
 from muster.server.endpoints import routes as endpoint_routes
+from muster.server.endpoints.batch import routes as batch_endpoint_routes
 from muster.server.environments import node_routes as build_routes
 from muster.server.environments import routes as environment_routes
 from muster.server.fileservers import routes as fileserver_routes
@@ -71,6 +72,7 @@ ROUTERS = tuple(
         secret_routes,
         model_routes,
         endpoint_routes,
+        batch_endpoint_routes,
         fileserver_routes,
         tunnel_routes,
         job_routes,

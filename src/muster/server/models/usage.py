@@ -16,7 +16,7 @@ _INPUT = "models:/"
 
 
 def endpoints_of(connection: Connection, name: str, version: int | None) -> list[str]:
-    """ENDPOINT/DEPLOYMENT of those that serve a model, or one version of it.
+    """ENDPOINT/DEPLOYMENT of those that serve a model online, or one version of it.
 
     The newest revision counts, whether or not it came up, and each older one whose run has not ended for its
     endpoint: that one answers meanwhile.
@@ -36,6 +36,16 @@ def endpoints_of(connection: Connection, name: str, version: int | None) -> list
         if any(_is_meant(model, name, version) for model in models_of(row.spec)):
             found.add(f"{row.endpoint}/{row.deployment}")
     return sorted(found)
+
+
+def batch_endpoints_of(connection: Connection, name: str, version: int | None) -> list[str]:
+    """ENDPOINT/DEPLOYMENT of the batch endpoints that score with a model, or one version of it."""
+    deployments = tables.batch_deployments
+    return [
+        f"{row.endpoint}/{row.name}"
+        for row in connection.execute(select(*deployments.c["endpoint", "name", "model"]).order_by(deployments.c.name))
+        if row.model and _is_meant(row.model, name, version)
+    ]
 
 
 def runs_of(connection: Connection, name: str, version: int | None) -> list[str]:
@@ -67,6 +77,12 @@ def refuse_used(connection: Connection, name: str, version: int | None) -> None:
         raise errors.Conflict(
             f"the model {what} is served by {', '.join(used)}",
             f"Deploy another version there first, or end it: `muster endpoint undeploy {endpoint} {deployment}`.",
+        )
+    if used := batch_endpoints_of(connection, name, version):
+        endpoint, _, deployment = used[0].partition("/")
+        raise errors.Conflict(
+            f"the batch endpoints' deployments {', '.join(used)} score with the model {what}",
+            f"Deploy another version there first, or end it: `muster batch-endpoint undeploy {endpoint} {deployment}`.",
         )
     if active := runs_of(connection, name, version):
         raise errors.Conflict(

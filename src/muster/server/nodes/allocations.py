@@ -94,6 +94,7 @@ def preview(context: Context, cluster: Cluster, spec: JobSpec) -> str | None:
         str(context.paths.handed_on),
         need.ranks_per_node,
         need.gpus_per_node,
+        need.gpu_share,
         spec.limits.timeout,
         PRIORITIES[spec.queue_settings.priority],
     )

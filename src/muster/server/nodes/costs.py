@@ -17,7 +17,7 @@ def report(connection: Connection, by: CostBy, now: float) -> CostReport:
         select(
             *placements.c["run_id", "cluster", "gpus", "price_per_hour", "host"],
             *attempts.c["created_at", "granted_at", "ended_at"],
-            *runs.c["display_name", "submitted_by"],
+            *runs.c["display_name", "submitted_by", "gpu_share"],
         )
         .join(attempts, mine)
         .join(runs, runs.c.id == placements.c.run_id)
@@ -29,7 +29,7 @@ def report(connection: Connection, by: CostBy, now: float) -> CostReport:
             run_id=row.run_id,
             # One that waited in somebody else's queue held nothing there; one that never came has no host.
             hours=max(0.0, (row.ended_at or now) - (row.granted_at or row.created_at)) / 3600 if row.host else 0.0,
-            num_gpus=len(row.gpus),
+            num_gpus=len(row.gpus) * (row.gpu_share or 1.0),
             price_per_hour=row.price_per_hour,
         )
         for row in rows

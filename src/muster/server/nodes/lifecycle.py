@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -32,6 +32,7 @@ from muster.wire.verdicts import code_of
 log = logging.getLogger("muster.server")
 
 _LOOK_AHEAD = 1000
+_MOST_PARTS = 64
 _PLACEMENTS = tables.placements
 _BUSY = select(_PLACEMENTS.c.node).where(_PLACEMENTS.c.phase.in_(states.IS_OPEN))
 _RUNS, _ATTEMPTS, _STATES = tables.runs, tables.attempts, tables.node_states
@@ -216,10 +217,11 @@ def _scale(context: Context, row: Any, loaded: _Load, changed: dict[str, str]) -
         return autoscale(members, (), Limits(0, 0, 0.0))
     least = 0 if row.state == clusters.DELETING else options.min_nodes
     idle_s = 0.0 if row.state == clusters.DELETING else options.idle_seconds_before_scaledown
-    return autoscale(members, _wanted(context, row.name, nodes), Limits(least, len(nodes), idle_s))
+    free = {member.name for member in members if member.usable and not member.busy and not member.leaving}
+    return autoscale(members, _wanted(context, row.name, nodes, free), Limits(least, len(nodes), idle_s))
 
 
-def _wanted(context: Context, cluster: str, nodes: dict[str, Node]) -> list[Wanted]:
+def _wanted(context: Context, cluster: str, nodes: dict[str, Node], free: Collection[str]) -> list[Wanted]:
     """The gangs that wait for nodes; one that waits for its quota or its time brings none."""
     found: list[Wanted] = []
     node = next(iter(nodes.values()), None)
@@ -229,12 +231,16 @@ def _wanted(context: Context, cluster: str, nodes: dict[str, Node]) -> list[Want
         one = Condition(False, len(node.gpus), node.cpus, len(node.gpus), 1)
         used = 0
         alone = gang.need._replace(nodes=1)
+        if gang.need.share < 1:
+            many = fitting(one._replace(members=_MOST_PARTS), gang.need._replace(nodes=_MOST_PARTS))
+            found.append(Wanted(gang.need.nodes, max(1, many), len(gang.excluded.intersection(free))))
+            continue
         # An empty node takes the first part even where it is too large, then whatever still fits.
-        while used < 64 and (used == 0 or fitting(one, alone)):
+        while used < _MOST_PARTS and (used == 0 or fitting(one, alone)):
             used += 1
             taken = len(node.gpus) if alone.gpus is None else alone.gpus
             one = one._replace(free_gpus=max(0, one.free_gpus - taken), free_slots=max(0, one.free_slots - alone.ranks))
-        found.append(Wanted(gang.need.nodes, used))
+        found.append(Wanted(gang.need.nodes, used, len(gang.excluded.intersection(free))))
     return found
 
 

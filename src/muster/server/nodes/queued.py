@@ -97,6 +97,7 @@ class QueuedNodes:
             folder=str(context.paths.handed_on),
             ranks_per_node=max(1, run.ranks_per_node),
             gpus_per_node=run.gpus_per_node,
+            gpu_share=run.gpu_share or 1.0,
             time_limit_s=time_left_s(connection, run.id, run.timeout_s, run.budget_from),
             priority=run.priority,
             excluded=tuple(run.excluded_nodes or ()),

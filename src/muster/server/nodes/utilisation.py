@@ -41,12 +41,15 @@ def use_of(connection: Connection, cluster: str, hours: float, points: int, now:
 
 def _held(connection: Connection, cluster: str, begin: float, now: float) -> tuple[dict[str, list[Span]], list[Span]]:
     """When attempts held each node, and how many GPUs."""
-    attempts, placements = tables.attempts, tables.placements
+    attempts, placements, runs = tables.attempts, tables.placements, tables.runs
     mine = and_(attempts.c.run_id == placements.c.run_id, attempts.c.number == placements.c.number)
     columns = (*placements.c["node", "host", "gpus"], *attempts.c["created_at", "granted_at", "ended_at"])
     recent = or_(attempts.c.ended_at.is_(None), attempts.c.ended_at > begin)
     rows = connection.execute(
-        select(*columns).join(attempts, mine).where(placements.c.cluster == cluster, placements.c.host != "", recent)
+        select(*columns, runs.c.gpu_share)
+        .join(attempts, mine)
+        .join(runs, runs.c.id == placements.c.run_id)
+        .where(placements.c.cluster == cluster, placements.c.host != "", recent)
     )
     nodes: dict[str, list[Span]] = defaultdict(list)
     gpus = []
@@ -54,7 +57,7 @@ def _held(connection: Connection, cluster: str, begin: float, now: float) -> tup
         since, until = row.granted_at or row.created_at, row.ended_at or now
         nodes[row.node].append(Span(since, until))
         if row.gpus:
-            gpus.append(Span(since, until, len(row.gpus)))
+            gpus.append(Span(since, until, len(row.gpus) * (row.gpu_share or 1.0)))
     return nodes, gpus
 
 

@@ -51,7 +51,7 @@ _USED = (
     select(
         _PLACEMENTS.c.cluster,
         _PLACEMENTS.c.gpus,
-        _RUNS.c.submitted_by,
+        *_RUNS.c["submitted_by", "gpu_share"],
         _ATTEMPTS.c.created_at,
         _ATTEMPTS.c.ended_at,
     )
@@ -89,7 +89,7 @@ class Learned:
             traits, told = forecast_of(row.forecast)
             self.waits.learn(traits, row.forecast["told_at"], row.started_at, told)
         for row in transaction.execute(_USED, {"after": now - _OLDEST_S}):
-            held_s = (len(row.gpus) or 1) * (row.ended_at - row.created_at)
+            held_s = (len(row.gpus) * (row.gpu_share or 1) or 1) * (row.ended_at - row.created_at)
             self.ledger(row.cluster).add(row.submitted_by or "", held_s, row.ended_at)
 
     def let_go(self, running: Running, traits: Traits | None, now: float) -> None:

@@ -48,7 +48,7 @@ log = logging.getLogger("muster.server")
 _RUNS, _EVENTS = tables.runs, tables.events
 _WAITING = select(
     *_RUNS.c["id", "seq", "experiment", "submitted_by", "compute", "priority", "created_at", "num_nodes"],
-    *_RUNS.c["ranks_per_node", "gpus_per_node", "timeout_s", "preemptible", "retry_at", "excluded_nodes"],
+    *_RUNS.c["ranks_per_node", "gpus_per_node", "gpu_share", "timeout_s", "preemptible", "retry_at", "excluded_nodes"],
     *_RUNS.c["spec", "forecast", "started_at", "environment", "python"],
 ).where(_RUNS.c.status == states.QUEUED)
 _SOME = _WAITING.where(_RUNS.c.id.in_(bindparam("ids", expanding=True)))
@@ -66,7 +66,7 @@ def _holding() -> Any:
         select(
             *placements.c["run_id", "cluster", "node", "host", "ranks", "gpus"],
             *attempts.c["created_at", "started_at", "stop_reason"],
-            *_RUNS.c["seq", "priority", "timeout_s", "preemptible", "submitted_by", "experiment"],
+            *_RUNS.c["seq", "priority", "timeout_s", "preemptible", "submitted_by", "experiment", "gpu_share"],
             _RUNS.c.created_at.label("submitted_at"),
             exists().where(tables.checkpoints.c.run_id == placements.c.run_id).label("checkpoints"),
         )
@@ -148,7 +148,9 @@ class RunQueue:
         rows: dict[str, Row[Any]] = {}
         for row in transaction.execute(_HOLDING):
             rows[row.run_id] = row
-            parts.setdefault(row.run_id, []).append(Part(row.node, row.host, row.ranks, tuple(row.gpus)))
+            parts.setdefault(row.run_id, []).append(
+                Part(row.node, row.host, row.ranks, tuple(row.gpus), row.gpu_share or 1.0)
+            )
         for run_id in self._held.keys() - rows.keys():
             holder = self._holders.pop(run_id, None)
             self.learned.let_go(self._held[run_id], holder.traits if holder else None, now)
@@ -316,7 +318,7 @@ def gang_of(row: Any, length: Length) -> Gang:
         run_id=row.id,
         title=row.id,
         cluster=row.compute,
-        need=Need(row.num_nodes, row.ranks_per_node, row.gpus_per_node),
+        need=Need(row.num_nodes, row.ranks_per_node, row.gpus_per_node, row.gpu_share or 1.0),
         priority=row.priority,
         queued_at=row.created_at,
         seq=row.seq,

@@ -81,6 +81,14 @@ def accept(context: Context, transaction: Transaction, submission: Submission, h
     return run_id
 
 
+def tried(context: Context, connection: Connection, submission: Submission) -> JobSpec:
+    """The job with the versions of its data fixed, after all that `accept` would refuse; nothing is queued."""
+    spec = _settled(context, connection, make_spec(dict(submission.spec)), submission.submitted_by)
+    _check(context, connection, spec, submission)
+    records.settle(context, connection, spec, submission.python, submission.packages)
+    return spec
+
+
 def _row(run_id: str, spec: JobSpec, submission: Submission, settled: Resolved, now: float) -> Columns:
     """The record of a run that is queued."""
     need = demand(spec)
@@ -104,6 +112,7 @@ def _row(run_id: str, spec: JobSpec, submission: Submission, settled: Resolved, 
         "num_ranks": num_ranks(spec),
         "ranks_per_node": need.ranks_per_node,
         "gpus_per_node": need.gpus_per_node,
+        "gpu_share": need.gpu_share if need.gpu_share < 1 else None,
         "timeout_s": spec.limits.timeout,
         "preemptible": spec.queue_settings.preemptible,
         "attempt": 0,
@@ -126,7 +135,7 @@ def _check(context: Context, connection: Connection, spec: JobSpec, submission: 
         raise errors.Conflict(f"the cluster {row.name} is being deleted", "Choose another compute.")
     nodes = clusters.offered(context, clusters.cluster_of(row))
     need = demand(spec)
-    shape = Need(need.num_nodes, need.ranks_per_node, need.gpus_per_node)
+    shape = Need(need.num_nodes, need.ranks_per_node, need.gpus_per_node, need.gpu_share)
     user, snapshot = submission.submitted_by or "", submission.snapshot
     gang = Gang("", "", spec.compute, shape, user=user, experiment=spec.experiment_name)
     quotas = Usage(clusters.rules_of(context, row, {}, 0), len(nodes[0].gpus) if nodes else 0)

@@ -8,8 +8,8 @@ from muster.control.scheduling.capacity import Capacity
 from muster.control.scheduling.model import Gang, Need, Node, Part, Running
 
 
-def gang(name, nodes=1, ranks=1, gpus=None, seq=0, cluster="c", **more):
-    return Gang(name, name, cluster, Need(nodes, ranks, gpus), seq=seq, **more)
+def gang(name, nodes=1, ranks=1, gpus=None, seq=0, cluster="c", share=1.0, **more):
+    return Gang(name, name, cluster, Need(nodes, ranks, 1 if share < 1 else gpus, share), seq=seq, **more)
 
 
 def cluster(count=4, cpus=2, gpus=0):
@@ -23,8 +23,8 @@ def machine(count=4, cpus=2, gpus=""):
     return [Node(f"c-{index}", "host", "127.0.0.1", cpus, tuple(gpus), "host") for index in range(count)]
 
 
-def running(name, *nodes, ranks=1, gpus=(), until=float("inf"), **more):
-    parts = tuple(Part(node.name, node.host, ranks, tuple(gpus)) for node in nodes)
+def running(name, *nodes, ranks=1, gpus=(), until=float("inf"), share=1.0, **more):
+    parts = tuple(Part(node.name, node.host, ranks, tuple(gpus), share) for node in nodes)
     return Running(name, name, "c", parts, until=until, **more)
 
 
@@ -35,7 +35,11 @@ def capacity(nodes, *held):
     return found
 
 
-needs = st.builds(Need, nodes=st.integers(1, 5), ranks=st.integers(1, 4), gpus=st.one_of(st.none(), st.integers(0, 3)))
+shapes = {"nodes": st.integers(1, 5), "ranks": st.integers(1, 4)}
+needs = st.one_of(
+    st.builds(Need, **shapes, gpus=st.one_of(st.none(), st.integers(0, 3)), share=st.just(1.0)),
+    st.builds(Need, **shapes, gpus=st.just(1), share=st.sampled_from([0.0625, 0.25, 0.3, 0.5, 0.75])),
+)
 
 
 @st.composite
@@ -72,6 +76,8 @@ def busy_clusters(draw):
         if found.count("c", need) >= need.nodes:
             until = draw(st.one_of(st.just(float("inf")), st.floats(1.0, 10_000.0)))
             places = found.pick("c", need)
-            parts = tuple(Part(place.node.name, place.node.host, place.ranks, place.gpus) for place in places)
+            parts = tuple(
+                Part(place.node.name, place.node.host, place.ranks, place.gpus, place.share) for place in places
+            )
             found.hold(Running(f"r{number}", f"r{number}", "c", parts, until=until, priority=draw(st.integers(0, 2))))
     return nodes, found

@@ -86,3 +86,20 @@ def test_says_what_can_never_start():
     assert impossible(gang("a", nodes=2, gpus=2), machine(gpus="0123")) is None
     own = [Node(f"n{index}", f"h{index}", "", 2, ("0", "1")) for index in range(3)]
     assert impossible(gang("a", nodes=3, gpus=2), own) is None
+
+
+def test_parts_of_gpus_are_named_as_such():
+    assert impossible(gang("a", share=0.5), machine()) == "needs 1 GPUs on a node; the largest node of c has 0"
+    said = impossible(gang("a", nodes=4, share=0.6), machine(gpus="012"))
+    assert said == "needs 4 × 0.6 of a GPU; c has 3 in all, shared by its simulated nodes"
+    assert impossible(gang("a", nodes=4, share=0.5), machine(gpus="01")) is None
+    nodes = machine(2, cpus=8, gpus="0")
+    held = running("x", nodes[0], gpus=("0",), share=0.75)
+    said = explained([gang("a", share=0.5)], capacity(nodes, held)).of("a")
+    assert said.reason.startswith(
+        "needs 0.5 of a GPU; 0 of 1 are free, and of no other is enough left, the rest is held by x"
+    )
+    own = cluster(1, cpus=8, gpus=1)
+    held = running("x", own[0], gpus=("0",), share=0.75)
+    said = explained([gang("a", share=0.5)], capacity(own, held)).of("a")
+    assert said.reason.startswith("needs 1 node with 0.5 of a GPU; none are free")

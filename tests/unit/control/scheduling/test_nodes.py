@@ -117,3 +117,10 @@ def test_a_node_moves_on(node, state, reason):
     change = next_state(node, now=NODE_START_S + 1)
     assert (change and change.state) == state
     assert state is None or change.reason == reason
+
+
+def test_a_gang_that_is_kept_off_the_only_free_node_brings_another():
+    free = [Member("n0", idle_s=5.0)]
+    assert autoscale(free, [Wanted(1, 64)], Limits(0, 2, 100.0)).add == 0
+    assert autoscale(free, [Wanted(1, 64, kept_off=1)], Limits(0, 2, 100.0)).add == 1
+    assert autoscale(free, [Wanted(1, 64, kept_off=1)], Limits(0, 1, 100.0)).add == 0

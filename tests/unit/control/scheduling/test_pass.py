@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from copy import deepcopy
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.control.scheduling.conftest import busy_clusters, capacity, cluster, gang, gangs, machine, running
 
+from muster.control.scheduling.capacity import UNITS, units
 from muster.control.scheduling.model import HIGH, LOW, UNKNOWN, Quota, Rules
 from muster.control.scheduling.passes import schedule
 from muster.control.scheduling.queue import Queue
@@ -56,6 +58,38 @@ def test_a_gpu_that_one_cluster_holds_is_not_given_by_another_on_the_same_machin
     assert [place.gpus for start in decision.starts for place in start.places] == [("0",)]
     both.let_go("x")
     assert both.count("own", gang("b", gpus=1).need) == 1
+
+
+def places(decision):
+    return [(start.run_id, place.node.name, place.gpus) for start in decision.starts for place in start.places]
+
+
+def test_runs_share_a_gpu_and_leave_whole_ones_free():
+    queue = [gang(name, share=0.25, seq=number, ranks=0) for number, name in enumerate("abcde")]
+    free = capacity(cluster(1, gpus=2))
+    decision = decide([*queue, gang("whole", gpus=1, seq=9, ranks=0)], free)
+    assert places(decision) == [*((name, "c-0", ("0",)) for name in "abcd"), ("e", "c-0", ("1",))]
+    free.let_go("e")
+    assert places(decide([gang("whole", gpus=1, ranks=0)], free)) == [("whole", "c-0", ("1",))]
+    for name in "abcd":
+        free.let_go(name)
+    assert places(decide([gang("next", gpus=1, ranks=0)], free)) == [("next", "c-0", ("0",))]
+
+
+def test_a_part_goes_where_least_is_left_of_a_gpu():
+    nodes = cluster(1, cpus=8, gpus=3)
+    held = [
+        running("much", nodes[0], gpus=("1",), share=0.7),
+        running("little", nodes[0], gpus=("0",), share=0.2),
+    ]
+    assert places(decide([gang("a", share=0.3)], capacity(nodes, *held))) == [("a", "c-0", ("1",))]
+    assert places(decide([gang("a", share=0.5)], capacity(nodes, *held))) == [("a", "c-0", ("0",))]
+    assert places(decide([gang("a", share=0.9)], capacity(nodes, *held))) == [("a", "c-0", ("2",))]
+
+
+def test_the_parts_of_a_gang_may_lie_on_one_gpu_of_one_machine():
+    decision = decide([gang("a", nodes=4, share=0.5)], capacity(machine(4, cpus=8, gpus="01")))
+    assert [gpus for _, _, gpus in places(decision)] == [("0",), ("0",), ("1",), ("1",)]
 
 
 def test_small_gangs_fill_used_nodes_so_that_whole_nodes_stay_free():
@@ -167,8 +201,11 @@ def test_nothing_is_given_twice_and_gangs_are_whole(queue, found):
     wanted = {item.run_id: item.need for item in queue}
     for start in decision.starts:
         assert len({place.node.name for place in start.places}) == wanted[start.run_id].nodes == len(start.places)
-    gpus = [(part.host, gpu) for item in free.running.values() for part in item.parts for gpu in part.gpus]
-    assert len(gpus) == len(set(gpus))
+    held = Counter()
+    for part in (part for item in free.running.values() for part in item.parts):
+        assert len(part.gpus) == 1 or part.share == 1
+        held.update({(part.host, gpu): units(part.share) for gpu in part.gpus})
+    assert all(amount <= UNITS for amount in held.values())
     for pool in free.pools:
         inside = [part for item in free.running.values() for part in item.parts if free.pool_of(part.node) is pool]
         holders = {item.run_id for item in free.running.values() for part in item.parts if part in inside}

@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -329,3 +330,13 @@ def test_a_gang_takes_what_the_cluster_says_and_its_group_is_on_the_run(fake: Fa
     assert job is not None
     assert (job.id, job.state, job.nodes) == (f"muster:{wanted.id}", "up", "n2, n3")
     assert job.link == "http://10.0.0.1:8265"
+
+
+def test_a_part_of_a_gpu_goes_on_to_ray(fake: Fake):
+    fake.is_attached()
+    fake.answers(nodes=[node(1), node(2), node(3)])
+    fake.engine.check(fake.cluster)
+    wanted = fake.allocation("a", nodes=1)
+    fake.engine.submit(replace(wanted, gang=replace(wanted.gang, gpus_per_node=1, gpu_share=0.5)))
+    (call,) = fake.calls("allocate")
+    assert call["wanted"]["bundles"] == [{"CPU": 1.0, "GPU": 0.5}]

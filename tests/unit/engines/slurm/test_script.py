@@ -143,3 +143,8 @@ def gang_of(**changes: Any) -> Gang:
 )
 def test_other_lines_are_taken(line: str) -> None:
     assert SlurmOptions(sbatch=[line]).sbatch == [line]
+
+
+def test_a_part_of_a_gpu_is_refused_by_name() -> None:
+    with pytest.raises(errors.JobError, match=r"gpus_per_node 0\.25: Slurm gives whole GPUs"):
+        script({}, {"gpus_per_node": 1, "gpu_share": 0.25}, [])

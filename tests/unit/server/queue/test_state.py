@@ -7,7 +7,7 @@ import logging
 from typing import Any
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import select, update
 from tests.unit.server.conftest import Server
 
 from muster.server import loops
@@ -93,6 +93,20 @@ def test_who_was_passed_over_is_remembered_when_the_queue_is_read_anew(server: S
     server.context.runs.start_over()
     make_pass(server)
     assert server.context.runs.queue.all_passed()[waiting].first_at == known[waiting].first_at
+
+
+def test_runs_share_a_gpu_and_what_is_left_survives_a_restart(server: Server) -> None:
+    server.add_cluster("one", max_nodes=1, gpus=1)
+    first, second, third = (
+        submit(server, str(share), compute="one", resources={"gpus_per_node": share}) for share in (0.5, 0.25, 0.375)
+    )
+    make_pass(server)
+    server.context.runs.start_over()
+    make_pass(server)
+    placed = server.write(lambda t: {row.run_id: row.gpus for row in t.execute(select(tables.placements))})
+    assert placed[first] == placed[second] and len(placed[first]) == 1 and third not in placed
+    running = server.write(lambda t: server.context.runs.queue.running(t, (), 0.0))
+    assert {item.run_id: item.num_gpus for item in running} == {first: 0.5, second: 0.25}
 
 
 def test_a_loop_that_ends_by_a_fault_is_begun_again(

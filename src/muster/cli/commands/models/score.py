@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -16,18 +15,16 @@ from muster.cli.options import Json, argument, option, seconds_of, switch
 from muster.cli.overrides import Overrides, parse_pairs, with_overrides
 from muster.client.api import Client
 from muster.client.connect import connect
-from muster.client.models import Models
-from muster.client.scoring import RESULT, BatchScoring, BatchSettings, data_type, job_of, settings_json
-from muster.client.storage import Storage
+from muster.client.scoring import data_input, model_input
 from muster.errors import JobError, UserError
-from muster.job.deploymentfile import BatchDeployment, read_batch_deployment
+from muster.job.endpoints.batch_deployment import BatchDeployment, read_batch_deployment
+from muster.job.endpoints.batch_job import RESULT, BatchScoring, job_of
 from muster.job.explain import make_spec
 from muster.job.jobfile import LoadedJob
 from muster.job.rules import is_address
-from muster.storage.addresses import parse_address
+from muster.wire.serving.batch import OUTPUT_ACTIONS, BatchSettings, check_output_file
 
 _FORMATS = ("files", "csv", "jsonl", "parquet")
-_ACTIONS = ("append_row", "per_file", "summary_only")
 
 
 Model = Annotated[str | None, argument("MODEL", "NAME:VERSION, NAME@ALIAS, models:/…, runs:/…, or a local path.")]
@@ -43,12 +40,14 @@ Output = Annotated[
 ]
 Nodes = Annotated[int | None, option("N", "Number of nodes.", min=1)]
 Procs = Annotated[int | None, option("P", "Processes with a model on each node (1).", min=1)]
-Gpus = Annotated[int | None, option("G", "GPUs to reserve on each node.", min=0)]
+Gpus = Annotated[
+    float | None, option("G", "GPUs to reserve on each node; below 1: this part of one.", "--gpus-per-node", min=0)
+]
 BatchSize = Annotated[
     int, option("N", "Files, or rows, in a mini-batch (0: 10 files, 1,000 rows).", "--mini-batch-size", min=0)
 ]
 Format = Annotated[str, option("FORMAT", f"{', '.join(_FORMATS)} (default: as the files are called).", "--format")]
-Action = Annotated[str, option("ACTION", f"{', '.join(_ACTIONS)}.", "--output-action")]
+Action = Annotated[str, option("ACTION", f"{', '.join(OUTPUT_ACTIONS)}.", "--output-action")]
 OutputFile = Annotated[str, option("NAME", "The file of append_row.", "--output-file")]
 Retries = Annotated[int, option("N", "Further tries of a mini-batch that failed.", "--retries", min=0)]
 BatchTimeout = Annotated[str, option("TIME", "For one mini-batch: 90, 15m.", "--batch-timeout")]
@@ -99,11 +98,8 @@ def score(
       muster score -f deployment.yml --input ./images
     """
     said = read_batch_deployment(file) if file is not None else None
-    if said is not None:
-        model, script = model or said.model, script or said.script
-    time_s = float(seconds_of("--batch-timeout", timeout))
-    given = _with_file(BatchSettings("", (), form, batch, action, output_file, retries, time_s, errors), said)
-    scoring = _scoring(model, data, script, output, given)
+    given = _settings(form, batch, action, output_file, retries, timeout, errors)
+    scoring = _scoring(model, data, script, output, given, said)
     asked = Overrides(nodes=nodes, procs=procs or 1, gpus_per_node=gpus_per_node, compute=compute, name=name)
     asked = replace(asked, environment=environment, settings=parse_pairs("--set", settings or []))
     if said is not None:
@@ -111,17 +107,54 @@ def score(
     _run(scoring, asked, output, said, file, detach=detach, dry_run=dry_run, as_json=as_json)
 
 
+def _settings(
+    form: str, batch: int, action: str, output_file: str, retries: int, timeout: str, errors: int
+) -> BatchSettings:
+    """What the options say, refused before anything is looked up."""
+    _one_of("--format", form, _FORMATS)
+    _one_of("--output-action", action, OUTPUT_ACTIONS)
+    try:
+        check_output_file(output_file)
+    except ValueError as error:
+        hint = "Give a name such as predictions.csv."
+        raise UserError(f"--output-file {output_file}: that is no file name.", hint) from error
+    time_s = float(seconds_of("--batch-timeout", timeout))
+    chosen = next(known for known in OUTPUT_ACTIONS if known == action)
+    try:
+        return BatchSettings("", (), form, batch, chosen, output_file, retries, time_s, errors)
+    except ValueError as error:
+        raise UserError(str(error), "Correct the option.") from error
+
+
+def _scoring(
+    model: str | None,
+    data: str,
+    script: Path | None,
+    output: str | None,
+    given: BatchSettings,
+    said: BatchDeployment | None,
+) -> BatchScoring:
+    settings, code = _with_file(given, said), said.code if said is not None else None
+    if script is not None:
+        if not script.is_file():
+            raise JobError(f"there is no script {script}", "Correct --script.")
+        code, settings = script.resolve().parent, replace(settings, script=script.name)
+    model = model or (said.model if said is not None else None)
+    if model is None and not settings.script:
+        raise UserError("there is neither a model nor a script", "Write `muster score MODEL --input DATA`, or -f FILE.")
+    client = connect()
+    path, kind = data_input(client, data)
+    source = None if model is None else model_input(client, model, bool(settings.script))
+    return BatchScoring(path, kind, source, code, settings, output if output and is_address(output) else None)
+
+
 def _with_file(given: BatchSettings, said: BatchDeployment | None) -> BatchSettings:
     """The settings of a deployment's file, but for those that an option gives another value than its default."""
     if said is None:
         return given
     usual = BatchSettings()
-    of_file = BatchSettings(
-        "", (), "", said.mini_batch_size, said.output_action, said.output_file, said.max_retries, said.timeout_s,
-        said.error_threshold,
-    )  # fmt: skip
     chosen = {name: value for name, value in vars(given).items() if value != getattr(usual, name)}
-    return replace(of_file, **chosen)
+    return replace(said.settings, **chosen)
 
 
 def _run(
@@ -135,7 +168,7 @@ def _run(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    job = job_of(scoring, json.dumps(settings_json(scoring.settings)))
+    job = job_of(scoring)
     if said is not None:
         job = {**job, "environment": said.environment, "environment_variables": dict(said.variables)}
     base = Path.cwd() if file is None else file.resolve().parent
@@ -149,52 +182,11 @@ def _run(
     client, view = begin(loaded)
     code = follow(client, view, detach=detach, quiet=False, as_json=as_json)
     if code == 0 and local and not detach:
-        _fetch(client, view.id, Path(output or "."))
+        fetch_results(client, view.id, Path(output or "."))
     raise typer.Exit(code)
 
 
-def _checked(settings: BatchSettings, script: Path | None) -> BatchSettings:
-    """Refuse what no scoring can do, before anything is looked up."""
-    _one_of("--format", settings.format, _FORMATS)
-    _one_of("--output-action", settings.output_action, _ACTIONS)
-    name = settings.output_file
-    if Path(name).name != name or name.startswith("."):
-        raise UserError(f"--output-file {name}: that is no file name.", "Give a name such as predictions.csv.")
-    if script is not None and not script.is_file():
-        raise JobError(f"there is no script {script}", "Correct --script.")
-    return replace(settings, script="" if script is None else script.name)
-
-
-def _scoring(
-    model: str | None, data: str, script: Path | None, output: str | None, settings: BatchSettings
-) -> BatchScoring:
-    if model is None and script is None:
-        raise UserError("there is neither a model nor a script", "Write `muster score MODEL --input DATA`, or -f FILE.")
-    settings = _checked(settings, script)
-    client = connect()
-    is_file = False
-    if is_address(data) and (location := parse_address(data)).kind == "datastore":
-        is_file = Storage(client.calls).is_file(location.store, location.path)
-    path = data if is_address(data) else str(Path(data).expanduser().resolve())
-    source = None if model is None else _model_input(client, model, script is not None)
-    place = output if output and is_address(output) else None
-    return BatchScoring(path, data_type(path, is_file), source, script, settings, place)
-
-
-def _model_input(client: Client, model: str, has_script: bool) -> str:
-    """The job's input that a model is; a registered one in the version that is meant now."""
-    is_local = not is_address(model) and Path(model).expanduser().exists()
-    if is_local or model.startswith("runs:/") or "://" in model:
-        return str(Path(model).expanduser().resolve()) if is_local else model
-    found = Models(client.calls).details(model).model
-    if not has_script and found.type != "mlflow_model":
-        raise JobError(
-            f"{model} is a {found.type}, which does not say how to run it", "Give --script with init() and run()."
-        )
-    return f"models:/{found.name}/{found.version}"
-
-
-def _fetch(client: Client, run_id: str, target: Path) -> None:
+def fetch_results(client: Client, run_id: str, target: Path) -> None:
     """The results of the run that has just ended, into a folder here."""
     run = client.run(run_id)
     prefix = f"outputs/{RESULT}/"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from muster.errors import JobError
-from muster.job.deploymentfile import read_batch_deployment
+from muster.job.endpoints.batch_deployment import read_batch_deployment
 
 
 def written(folder: Path, text: str) -> Path:
@@ -26,22 +26,25 @@ SETTINGS = (
 
 @pytest.mark.parametrize("text", ["settings:\n  " + SETTINGS.format("  "), SETTINGS.format("")])
 def test_settings_stand_below_their_key_or_at_the_root(tmp_path: Path, text: str) -> None:
-    head = f"name: d\nendpoint_name: e\nmodel: azureml:net:1\nresources: {{instance_count: 3}}\n{CODE}"
+    head = f"name: one\nendpoint_name: scores\nmodel: azureml:net:1\nresources: {{instance_count: 3}}\n{CODE}"
     found = read_batch_deployment(written(tmp_path, head + text))
-    assert (found.model, found.nodes, found.procs, found.mini_batch_size) == ("azureml:net:1", 3, 2, 4)
-    assert (found.max_retries, found.timeout_s, found.error_threshold) == (1, 9.0, -1)
-    assert found.script == tmp_path / "src" / "score.py"
+    settings = found.settings
+    assert (found.model, found.nodes, found.procs, settings.mini_batch_size) == ("azureml:net:1", 3, 2, 4)
+    assert (settings.max_retries, settings.timeout_s, settings.error_threshold) == (1, 9.0, -1)
+    assert (settings.script, settings.format, found.code) == ("score.py", "files", tmp_path / "src")
 
 
 def test_what_is_absent_is_as_azure_ml_has_it(tmp_path: Path) -> None:
-    found = read_batch_deployment(written(tmp_path, "name: d\nmodel: {path: m}\n"))
-    assert (found.mini_batch_size, found.max_retries, found.timeout_s, found.output_action) == (
-        10,
-        3,
-        30.0,
-        "append_row",
-    )
-    assert (found.model, found.script) == (str(tmp_path / "m"), None)
+    found = read_batch_deployment(written(tmp_path, f"name: one\n{CODE}"))
+    settings = found.settings
+    assert (settings.mini_batch_size, settings.max_retries, settings.timeout_s) == (10, 3, 30.0)
+    assert (settings.output_action, settings.output_file) == ("append_row", "predictions.csv")
+
+
+def test_a_model_without_a_script_reads_tables(tmp_path: Path) -> None:
+    found = read_batch_deployment(written(tmp_path, "name: one\nmodel: {path: m}\n"))
+    assert (found.settings.format, found.settings.mini_batch_size) == ("", 0)
+    assert (found.model, found.code, found.settings.script) == (str(tmp_path / "m"), None, "")
 
 
 @pytest.mark.parametrize(
