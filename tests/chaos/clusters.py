@@ -71,7 +71,8 @@ def slurmd_killed(scene: Scene) -> Expected:
 
 
 def _has_verdict(view: RunView) -> bool:
-    return view.attempts[0].verdict is not None
+    """The last one: what is known while the gang is stopped may become more."""
+    return view.attempts[0].ended_at is not None
 
 
 def controller_killed(scene: Scene) -> Expected:
