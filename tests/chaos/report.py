@@ -40,7 +40,8 @@ def by_commit(rows: list[dict[str, Any]]) -> dict[str, Any]:
     for row in rows:
         if row["commit"].endswith("+"):
             continue
-        commit = found.setdefault(row["commit"], {"faults": {}, "lines": 0, "broken": [], "seeds": {}})
+        commit = found.setdefault(row["commit"], {"faults": {}, "lines": 0, "broken": [], "seeds": {}, "until": 0.0})
+        commit["until"] = max(commit["until"], row["at"])
         if row["fault"] != _THE_END:
             counts = commit["faults"].setdefault(f"{row['engine']}/{row['ground']}", {})
             counts[row["fault"]] = counts.get(row["fault"], 0) + 1
@@ -82,13 +83,15 @@ def _since(commits: dict[str, Any], order: list[str], place: str, last: str | No
 
 
 def _order(commits: dict[str, Any]) -> list[str]:
-    """The oldest first, as far as the history knows them."""
+    """By the last fault on each, the oldest first; of early reports, which do not have it, by the commit's own time."""
     listed = subprocess.run(
-        ["git", "log", "--format=%H"], cwd=campaign.ROOT, capture_output=True, text=True, check=True
-    ).stdout.split()
-    position = {name: len(listed) - number for number, name in enumerate(listed)}
-    known = {short: next((position[name] for name in listed if name.startswith(short)), 0) for short in commits}
-    return sorted(commits, key=lambda short: known[short])
+        ["git", "log", "--format=%H %ct"], cwd=campaign.ROOT, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    # History may have been rewritten since: a commit that nobody knows any more has the time of its faults.
+    made = {
+        short: next((float(line.split()[1]) for line in listed if line.startswith(short)), 0.0) for short in commits
+    }
+    return sorted(commits, key=lambda short: commits[short].get("until") or made[short])
 
 
 if __name__ == "__main__":

@@ -235,7 +235,7 @@ def test_a_job_whose_node_failed_does_not_come_back_after_its_run(bed: Bed):
 def test_a_requeued_job_that_nobody_follows_does_not_outlive_the_server(bed: Bed):
     allocation = bed.allocation()
     job = bed.submitted(allocation)
-    list(allocation.nodes.values())[0].log.touch()
+    next(iter(allocation.nodes.values())).log.touch()
     bed.slurm.move(job, state="PENDING", restarts=1)
     bed.poll(allocation)
     bed.engine.release(allocation, followed=False)
@@ -246,7 +246,7 @@ def test_a_requeued_job_that_nobody_follows_does_not_outlive_the_server(bed: Bed
 def test_a_job_whose_agents_have_yet_to_leave_does_not_outlive_the_server(bed: Bed):
     allocation = bed.allocation()
     job = bed.submitted(allocation)
-    list(allocation.nodes.values())[0].log.touch()
+    next(iter(allocation.nodes.values())).log.touch()
     bed.slurm.move(job, state="RUNNING", used="2:00", nodes="n[1-2]")
     bed.poll(allocation)
     bed.engine.release(allocation, followed=False)
