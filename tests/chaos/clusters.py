@@ -46,8 +46,12 @@ class SlurmStage(Stage):
         return super().submit(command, nodes, ranks, **more)
 
     def job_of(self, run_id: str) -> str:
-        listed = [line.split() for line in self.slurm.command("squeue", "-h", "-o", "%i %j").splitlines()]
-        return next(job for job, name in listed if run_id in name)
+        # On a crowded machine the controller may not answer the first time.
+        return until(lambda: self._listed(run_id), f"the job of {run_id} in Slurm's queue", 60.0)
+
+    def _listed(self, run_id: str) -> str | None:
+        lines = [line.split() for line in self.slurm.command("squeue", "-h", "-o", "%i %j").splitlines()]
+        return next((job for job, name in lines if run_id in name), None)
 
     def _left(self) -> list[str]:
         jobs = self.slurm.command("squeue", "-h", "-o", "%i %j %T")

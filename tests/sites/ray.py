@@ -22,7 +22,7 @@ import psutil
 
 from muster.engines.ray.machines import certificates, starting
 
-_PATIENCE_S = 120.0
+_PATIENCE_S = 180.0
 FAKE_HEAD_ID = "f" * 51 + "00000"
 _numbers = itertools.count()
 _STARTED = "Ray runtime started"
