@@ -50,9 +50,9 @@ def _workspace(ground: Ground, seeds: Iterator[int], until_s: float, ledger: Pat
     outcomes: list[Outcome] = []
     with home() as folder:
         stage = ground.make(folder)
-        stage.open()
         ending: list[str] = []
         try:
+            stage.open()
             while len(outcomes) < PER_WORKSPACE and time.monotonic() < until_s:
                 seed = next(seeds, None)
                 if seed is None:

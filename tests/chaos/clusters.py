@@ -80,7 +80,10 @@ def _has_verdict(view: RunView) -> bool:
 
 
 def controller_killed(scene: Scene) -> Expected:
-    stage = _slurm(scene)
+    """It has written the job down: one that forgets a job also gives its number to the next one."""
+    stage, mark = _slurm(scene), scene.stage.home / f"{scene.run_id}.seen"
+    mark.touch()
+    until(lambda: stage.slurm.has_saved(mark), "the controller's record of the job", 60.0)
     stage.slurm.kill_controller()
     stage.record.go_on(scene.run_id)
     scene.undo.append(stage.slurm.start_controller)

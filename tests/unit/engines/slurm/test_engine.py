@@ -449,6 +449,15 @@ def test_a_job_that_could_not_be_launched_is_released_some_times_and_then_left_t
     assert "could not be launched and is held" in state.reason
 
 
+def test_an_attempt_that_slurm_could_not_launch_says_so(bed: Bed):
+    allocation = bed.allocation()
+    job = bed.submitted(allocation)
+    bed.slurm.move(job, state="PENDING", restarts=1, reason="launch failed requeued held")
+    state = bed.poll(allocation)
+    assert state.ending is not None
+    assert state.ending.message == f"Slurm could not launch job {job} and put it back into its queue"
+
+
 def test_a_site_that_lacks_a_setting_refuses_the_cluster_by_its_name(bed: Bed, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("muster.engines.slurm.engine.require_installed", lambda: None)
     bed.slurm.test_refusals = {"--gres=gpu:9": "Requested node configuration is not available"}
