@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import resource
 import statistics
 import subprocess
 import sys
 import time
+
+import psutil
 
 from bench.measure import Figure, Workspace, interleave, median, quick, report, temporary_workspace, wait_for_run
 from muster.job.spec import JobSpec
@@ -43,11 +46,20 @@ def last_lines(workspace: Workspace, megabytes: int, rounds: int) -> list[Figure
     )
     over = statistics.median(samples["tail"]) - statistics.median(samples["empty"])
     ratio = statistics.median(samples["tail"]) / statistics.median(samples["empty"])
+    worked = interleave(
+        rounds,
+        {
+            "empty": lambda: processor_s(workspace, ["logs", small], ""),
+            "tail": lambda: processor_s(workspace, ["logs", large, "--tail", "5"], f"{LINE}\n" * 5),
+        },
+    )
+    more = statistics.median(worked["tail"]) - statistics.median(worked["empty"])
     return [
         median("logs of an empty log", samples["empty"], "s"),
         median(f"logs --tail 5 of {megabytes} MB", samples["tail"], "s"),
         Figure("logs --tail 5, over an empty log", over, "s", at_most=0.5),
         Figure("logs --tail 5, times an empty log", ratio, "times"),
+        Figure("logs --tail 5, over an empty log, of a processor", more, "s", at_most=0.5),
         median(f"logs --grep through {megabytes} MB", samples["grep"], "s"),
     ]
 
@@ -126,6 +138,19 @@ def command(workspace: Workspace, arguments: list[str], expected: str) -> float:
     if done.stdout != expected:
         raise SystemExit(f"muster {' '.join(arguments)} printed {done.stdout[:200]!r}")
     return taken
+
+
+def processor_s(workspace: Workspace, arguments: list[str], expected: str) -> float:
+    """What a command and its server take of a processor, however many others want one too."""
+    server = psutil.Process(workspace.client.health().pid)
+    before = _used_s(server)
+    command(workspace, arguments, expected)
+    return _used_s(server) - before
+
+
+def _used_s(server: psutil.Process) -> float:
+    mine, its = resource.getrusage(resource.RUSAGE_CHILDREN), server.cpu_times()
+    return mine.ru_utime + mine.ru_stime + its.user + its.system
 
 
 if __name__ == "__main__":

@@ -148,7 +148,13 @@ class RaySite:
         with (self.root / f"{host}.log").open("wb") as log:
             self._daemons[host] = subprocess.Popen(
                 [*inside, *command],
-                env={**os.environ, **told, "RAY_raylet_start_wait_time_s": "120", "PYTHONUNBUFFERED": "1"},
+                env={
+                    **os.environ,
+                    **told,
+                    "RAY_raylet_start_wait_time_s": "120",
+                    "RAY_agent_register_timeout_ms": "300000",
+                    "PYTHONUNBUFFERED": "1",
+                },
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
