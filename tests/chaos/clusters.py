@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from tests.chaos import processes
 from tests.chaos.checks import Expected
@@ -53,6 +55,15 @@ class SlurmStage(Stage):
         lines = [line.split() for line in self.slurm.command("squeue", "-h", "-o", "%i %j").splitlines()]
         return next((job for job, name in lines if run_id in name), None)
 
+    def is_written_down(self, run_id: str) -> bool:
+        """Whether the controller's own record has the job, since it was started."""
+        started = self.slurm.command("squeue", "-h", "-j", self.job_of(run_id), "-o", "%S")
+        record = self.slurm.root / "state" / "job_state"
+        with contextlib.suppress(OSError, ValueError):
+            since = datetime.fromisoformat(started).timestamp()
+            return record.stat().st_mtime >= since and run_id.encode() in record.read_bytes()
+        return False
+
     def _left(self) -> list[str]:
         jobs = self.slurm.command("squeue", "-h", "-o", "%i %j %T")
         return [f"jobs left in Slurm's queue: {jobs}"] if jobs else []
@@ -81,9 +92,8 @@ def _has_verdict(view: RunView) -> bool:
 
 def controller_killed(scene: Scene) -> Expected:
     """It has written the job down: one that forgets a job also gives its number to the next one."""
-    stage, mark = _slurm(scene), scene.stage.home / f"{scene.run_id}.seen"
-    mark.touch()
-    until(lambda: stage.slurm.has_saved(mark), "the controller's record of the job", 60.0)
+    stage = _slurm(scene)
+    until(lambda: stage.is_written_down(scene.run_id), "the controller's record of the job", 60.0)
     stage.slurm.kill_controller()
     stage.record.go_on(scene.run_id)
     scene.undo.append(stage.slurm.start_controller)
