@@ -23,7 +23,7 @@ import psutil
 from muster.engines.ray.machines import certificates, starting
 
 _PATIENCE_S = 180.0
-_STARTS = 3
+_STARTS = 5
 FAKE_HEAD_ID = "f" * 51 + "00000"
 _numbers = itertools.count()
 _STARTED = "Ray runtime started"
@@ -151,8 +151,8 @@ class RaySite:
                 env={
                     **os.environ,
                     **told,
-                    "RAY_raylet_start_wait_time_s": "120",
-                    "RAY_agent_register_timeout_ms": "300000",
+                    # A raylet whose helpers are late ends by itself within half a minute.
+                    "RAY_raylet_start_wait_time_s": "60",
                     "PYTHONUNBUFFERED": "1",
                 },
                 stdin=subprocess.DEVNULL,
