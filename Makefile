@@ -22,7 +22,7 @@ WORKERS ?= auto
 PYTEST = $(BIN)/pytest -n $(WORKERS) --max-worker-restart 0
 # What also runs on macOS: everything that a client of a team's server needs.
 CLIENT_ROOMS := cli client sdk host job wire runtime launch control diagnosis environments clusters
-BENCHES := imports start launch queue listings headroom logs metrics files copies tunnel memory scheduler restart kills checkpoint training environments slurm storage ray scoring rolling portal names
+BENCHES := imports start launch queue listings headroom logs reading metrics files copies tunnel memory scheduler restart kills checkpoint training environments slurm storage ray scoring rolling portal names
 
 .PHONY: help demo screenshots test types bare system check unit integration fuzz frameworks environments images site format bench chaos simulate soak release sbom lock clean
 

@@ -79,7 +79,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--first", type=int, default=0, help="no seed before this one")
     parser.add_argument("--step", type=int, default=1, help="from one seed to the next")
     parser.add_argument("--lanes", type=int, default=1, help="so many at a time, each in a process of its own")
-    parser.add_argument("--ledger", type=Path, default=campaign.LEDGER, help="where outcomes are added")
+    # Absolute: each workspace is played in a folder of its own.
+    parser.add_argument(
+        "--ledger", type=lambda text: Path(text).absolute(), default=campaign.LEDGER, help="where outcomes are added"
+    )
     parser.add_argument("--minutes", type=float, default=4.0, help="for all grounds together")
     return parser.parse_args()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -38,11 +39,10 @@ class Ground:
 def run(ground: Ground, seeds: Iterator[int], until_s: float, ledger: Path = LEDGER) -> list[Outcome]:
     """Play seeds until the time is over; each outcome is in the ledger as soon as it is known."""
     outcomes: list[Outcome] = []
-    while time.monotonic() < until_s:
-        batch = _workspace(ground, seeds, until_s, ledger)
-        if not batch:
+    for seed in seeds:
+        outcomes += _workspace(ground, itertools.chain([seed], seeds), until_s, ledger)
+        if time.monotonic() >= until_s:
             break
-        outcomes += batch
     return outcomes
 
 
@@ -50,9 +50,9 @@ def _workspace(ground: Ground, seeds: Iterator[int], until_s: float, ledger: Pat
     outcomes: list[Outcome] = []
     with home() as folder:
         stage = ground.make(folder)
-        stage.open()
         ending: list[str] = []
         try:
+            stage.open()
             while len(outcomes) < PER_WORKSPACE and time.monotonic() < until_s:
                 seed = next(seeds, None)
                 if seed is None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from tests.chaos import processes
 from tests.chaos.checks import Expected
@@ -46,8 +48,21 @@ class SlurmStage(Stage):
         return super().submit(command, nodes, ranks, **more)
 
     def job_of(self, run_id: str) -> str:
-        listed = [line.split() for line in self.slurm.command("squeue", "-h", "-o", "%i %j").splitlines()]
-        return next(job for job, name in listed if run_id in name)
+        # On a crowded machine the controller may not answer the first time.
+        return until(lambda: self._listed(run_id), f"the job of {run_id} in Slurm's queue", 60.0)
+
+    def _listed(self, run_id: str) -> str | None:
+        lines = [line.split() for line in self.slurm.command("squeue", "-h", "-o", "%i %j").splitlines()]
+        return next((job for job, name in lines if run_id in name), None)
+
+    def is_written_down(self, run_id: str) -> bool:
+        """Whether the controller's own record has the job, since it was started."""
+        started = self.slurm.command("squeue", "-h", "-j", self.job_of(run_id), "-o", "%S")
+        record = self.slurm.root / "state" / "job_state"
+        with contextlib.suppress(OSError, ValueError):
+            since = datetime.fromisoformat(started).timestamp()
+            return record.stat().st_mtime >= since and run_id.encode() in record.read_bytes()
+        return False
 
     def _left(self) -> list[str]:
         jobs = self.slurm.command("squeue", "-h", "-o", "%i %j %T")
@@ -71,11 +86,14 @@ def slurmd_killed(scene: Scene) -> Expected:
 
 
 def _has_verdict(view: RunView) -> bool:
-    return view.attempts[0].verdict is not None
+    """The last one: what is known while the gang is stopped may become more."""
+    return view.attempts[0].ended_at is not None
 
 
 def controller_killed(scene: Scene) -> Expected:
+    """It has written the job down: one that forgets a job also gives its number to the next one."""
     stage = _slurm(scene)
+    until(lambda: stage.is_written_down(scene.run_id), "the controller's record of the job", 60.0)
     stage.slurm.kill_controller()
     stage.record.go_on(scene.run_id)
     scene.undo.append(stage.slurm.start_controller)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.chaos import clocks, clusters, containers, databases, disks, faulty_disks, networks, power, preload
+from tests.chaos import clocks, clusters, containers, databases, disks, faulty_disks, memories, networks, power, preload
 from tests.chaos.campaign import Ground
 from tests.chaos.parts import PARTS
 from tests.chaos.processes import PROCESSES
@@ -15,6 +15,7 @@ GROUNDS = (
     Ground("postgres", "local", databases.PostgresStage, databases.POSTGRES, databases.missing),
     Ground("clock", "local", clocks.ClockStage, clocks.CLOCKS, preload.missing),
     Ground("disk", "local", disks.DiskStage, disks.DISKS, disks.missing),
+    Ground("memory", "local", memories.MemoryStage, memories.MEMORY, memories.missing),
     Ground("network", "local", networks.NetworkStage, networks.NETWORK, network_site.missing),
     Ground("power", "local", power.PowerStage, power.POWER, power.missing),
     Ground("faulty", "local", faulty_disks.FaultyStage, faulty_disks.FAULTY, preload.missing),

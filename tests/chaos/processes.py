@@ -6,7 +6,7 @@ import contextlib
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import psutil
 from tests.chaos.checks import Expected
@@ -75,7 +75,9 @@ def nursery_stopped(scene: Scene) -> Expected:
 def agent_killed(scene: Scene) -> Expected:
     rank = scene.any_rank()
     node = scene.stage.ranks(scene.run_id)[rank].node
-    scene.stage.gang(scene.run_id, rank).agent.kill()
+    gang = scene.stage.gang(scene.run_id, rank)
+    gang.agent.kill()
+    _wait_for_its_end(gang.rank)
     return scene.fails("node_lost", node=node)
 
 
@@ -132,8 +134,22 @@ def rank_and_server_killed(scene: Scene) -> Expected:
 def agent_and_server_killed(scene: Scene) -> Expected:
     rank = scene.any_rank()
     node = scene.stage.ranks(scene.run_id)[rank].node
-    kill([scene.stage.gang(scene.run_id, rank).agent, scene.stage.server()])
+    gang = scene.stage.gang(scene.run_id, rank)
+    kill([gang.agent, scene.stage.server()])
+    _wait_for_its_end(gang.rank)
     return scene.fails("node_lost", node=node)
+
+
+def _wait_for_its_end(rank: psutil.Process) -> None:
+    """A rank of a dead agent is ended: one that may go on before that ends well by itself, and so does its run."""
+    until(lambda: _has_ended(rank), "the end of a rank without an agent")
+
+
+def _has_ended(process: psutil.Process) -> bool:
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def follower_killed(scene: Scene) -> Expected:
@@ -178,11 +194,6 @@ def idle_agent_killed(scene: Scene) -> Expected:
 def _is_agent(process: psutil.Process, scene: Scene) -> bool:
     words = process.info["cmdline"] or []
     return "muster.agent" in words and str(scene.stage.folder) in words[-1]
-
-
-def settled(scene: Scene, process: psutil.Process, condition: Callable[[], object]) -> None:
-    """Wait for what follows from a fault while ranks hold."""
-    until(lambda: not process.is_running() or condition(), "what follows")
 
 
 PROCESSES = (

@@ -27,12 +27,30 @@ def did(what):
     write_all(book, f"{what}\\n".encode())
 
 
+def used_up():
+    # Bit by bit, as one does that leaks it.
+    taken = []
+    while True:
+        taken.append(bytearray(b"x") * (2 << 20))
+        time.sleep(0.1)
+
+
 did("began")
+small = record / "small-memory"
+if attempt == "1" and small.exists():
+    Path(small.read_text(), "cgroup.procs").write_text(str(os.getpid()))
 for number in range(lines):
     if number == hold and attempt == "1":
         did("holding")
         while not (record / f"{run.id}.go").exists():
             time.sleep(0.01)
+            if (record / f"{me}.itself").exists():
+                used_up()
+            if (record / f"{me}.child").exists():
+                child = os.fork()
+                if child == 0:
+                    used_up()
+                os._exit(128 + os.WTERMSIG(os.waitpid(child, 0)[1]))
     write_all(1, f"{me} {number} {'x' * 40}\\n".encode())
     did(f"printed {number}")
     run.log("number", number)
@@ -75,6 +93,14 @@ class Record:
             return Done()
         words = Counter(line.split()[0] for line in said if line)
         return Done(words["printed"], words["logged"], "holding" in words, "wrote" in words, "ended" in words)
+
+    def limit(self, cgroup: Path) -> None:
+        """Have ranks of first attempts enter a memory cgroup when they begin."""
+        (self.folder / "small-memory").write_text(str(cgroup))
+
+    def use_up_memory(self, run_id: str, rank: int, by: str) -> None:
+        """Have a rank that holds take memory until there is none, by `itself` or by a `child` that it waits for."""
+        (self.folder / f"{run_id}.1.{rank}.{by}").touch()
 
     def go_on(self, run_id: str) -> None:
         """Have the ranks that hold do the rest."""

@@ -77,7 +77,8 @@ class Stage:
     def close(self) -> list[str]:
         """End everything; what was left that should not be."""
         try:
-            return [*self._end_server(), *self._left()]
+            # Without a client it has never been open.
+            return [*self._end_server(), *self._left()] if hasattr(self, "client") else []
         finally:
             self._stack.close()
 

@@ -18,7 +18,7 @@ from muster.wire import states
 LINES = 60
 MOMENTS = ("submitted", "begun", "flowing", "middle", "last")
 """When a fault is injected: before anything runs, at the first line, while lines flow, between two, at the last one."""
-RETRY = {"node_loss": 1, "platform": 1, "user_error": 1, "on_codes": ["signal"], "backoff_s": 0}
+RETRY = {"node_loss": 1, "platform": 1, "user_error": 1, "on_codes": ["signal", "host_oom"], "backoff_s": 0}
 NO_RETRY = {"node_loss": 0, "platform": 0, "user_error": 0}
 
 

@@ -22,7 +22,8 @@ import psutil
 
 from muster.engines.ray.machines import certificates, starting
 
-_PATIENCE_S = 120.0
+_PATIENCE_S = 180.0
+_STARTS = 5
 REDIS_PORT = 6380
 FAKE_HEAD_ID = "f" * 51 + "00000"
 _numbers = itertools.count()
@@ -173,7 +174,8 @@ class RaySite:
                 env={
                     **os.environ,
                     **told,
-                    "RAY_raylet_start_wait_time_s": f"{_PATIENCE_S:.0f}",
+                    # A raylet whose helpers are late ends by itself within half a minute.
+                    "RAY_raylet_start_wait_time_s": "60",
                     "PYTHONUNBUFFERED": "1",
                 },
                 stdin=subprocess.DEVNULL,
@@ -184,6 +186,18 @@ class RaySite:
             )
 
     def wait_for_ray(self, host: str) -> None:
+        for left in reversed(range(_STARTS)):
+            try:
+                self._wait_once(host)
+                return
+            except TimeoutError:
+                if not left:
+                    raise
+                # On a crowded machine Ray gives its own start up.
+                self.kill_ray(host)
+                self.start_ray(host, wait=False)
+
+    def _wait_once(self, host: str) -> None:
         log = self.root / f"{host}.log"
         self._wait(lambda: _STARTED in log.read_text(errors="replace"), f"the start of Ray on {host}", host)
 

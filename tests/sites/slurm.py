@@ -13,6 +13,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import psutil
+
 _NO_ACCOUNTS = "AccountingStorageType=accounting_storage/none\nJobAcctGatherType=jobacct_gather/none"
 _ACCOUNTS = """\
 AccountingStorageType=accounting_storage/slurmdbd
@@ -195,7 +197,15 @@ class SlurmSite:
             self._wait(lambda: not self.command("squeue", "-h"), "the end of the jobs")
         for name in reversed(list(self._daemons)):
             self._end(name)
+        self._end_steps()
         shutil.rmtree(self.root, ignore_errors=True)
+
+    def _end_steps(self) -> None:
+        """What steps left whose node's daemon was killed: they wait for it for ever."""
+        for process in psutil.process_iter(["name"]):
+            with contextlib.suppress(psutil.Error):
+                if process.info["name"] == "slurmstepd" and process.environ().get("SLURM_CONF") == str(self.config):
+                    process.kill()
 
     def _all_idle(self) -> bool:
         return self.command("sinfo", "-h", "-t", "idle", "-p", "urgent", "-o", "%D") == str(len(self.nodes))

@@ -39,6 +39,11 @@ def test_the_report_counts_faults_and_knows_the_last_seed() -> None:
     assert (commit["seeds"], commit["lines"]) == ({"local": 9}, 120)
 
 
+def test_faults_since_the_last_break_are_those_that_came_later_whatever_became_of_the_commits() -> None:
+    rows = [_row(1, 50.0, commit="bbb", broken=["lost"]), _row(2, 90.0, commit="aaa"), _row(3, 20.0, commit="ccc")]
+    assert "| local | local | 1 | 3 | 1 | 1 |" in report.table(report.by_commit(rows))
+
+
 def _samples(**by_sample: float) -> list[Sample]:
     flat = {"server_mb": 80.0, "agents_mb": 60.0, "descriptors": 90, "log_mb": 4.0, "disk_mb": 50.0, "processes": 6}
     return [

@@ -344,7 +344,8 @@ class Process:
                 if time.monotonic() - began > (AGENTS_LEAVE_S if is_idle else SERVER_LEAVE_S):
                     break
                 await asyncio.sleep(0.05)
-        context.nodes.engines.close()
+        # Some have a last word with their manager.
+        await asyncio.to_thread(context.nodes.engines.close)
 
 
 def _open_database(url: str) -> Database:

@@ -69,8 +69,11 @@ class Streams:
             yield
 
     def path(self, run: str, attempt: int, stream: str) -> Path:
-        # In one step: a thousand ranks are a thousand of these whenever somebody looks.
-        return Path(f"{self._root}/{safe_path(run)}/attempts/{attempt}/{safe_path(stream)}")
+        return Path(self._place(run, attempt, stream))
+
+    def _place(self, run: str, attempt: int, stream: str) -> str:
+        # Text, in one step: a thousand ranks are a thousand of these whenever somebody looks.
+        return f"{self._root}/{safe_path(run)}/attempts/{attempt}/{safe_path(stream)}"
 
     def folder(self, run: str) -> Path:
         """Where all streams of a run lie."""
@@ -84,11 +87,11 @@ class Streams:
             return 0
 
     def read(self, run: str, attempt: int, stream: str, offset: int, length: int) -> bytes:
-        path = self.path(run, attempt, stream)
-        if self._sealed is not None and self._sealed.length(path) is not None:
-            return self._sealed.read(path, offset, length)
+        place = self._place(run, attempt, stream)
+        if self._sealed is not None and self._sealed.length(Path(place)) is not None:
+            return self._sealed.read(Path(place), offset, length)
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return b""
         try:
@@ -119,7 +122,7 @@ class Streams:
                 continue
             for entry in entries:
                 status = entry.stat()
-                yield f"{folder}/{entry.name}", self._size(Path(entry.path), status.st_size), status.st_mtime
+                yield f"{folder}/{entry.name}", self._size(entry.path, status.st_size), status.st_mtime
 
     def open(self, location: str) -> BinaryIO | None:
         """The local file behind a name of the workspace store, where it is a stream's."""
@@ -138,8 +141,8 @@ class Streams:
             return self._sealed.open(path)
         return path.open("rb")
 
-    def _size(self, path: Path, stored: int) -> int:
-        sealed = self._sealed.length(path) if self._sealed is not None and stored else None
+    def _size(self, path: Path | str, stored: int) -> int:
+        sealed = self._sealed.length(Path(path)) if self._sealed is not None and stored else None
         return stored if sealed is None else sealed
 
     def _write(self, descriptor: int, path: Path, data: memoryview) -> None:

@@ -222,7 +222,8 @@ class SlurmEngine(QueueEngine):
         comes_back = job is not None and job.state in _COMES_BACK and not followed
         if job is None or (job.is_over and not comes_back):
             return
-        if followed and self._attempt_now(job) != _attempt(allocation.id):
+        is_back = self._attempt_now(job) != _attempt(allocation.id)
+        if followed and is_back:
             # Slurm has put it back into its queue: it is the next attempt's.
             return
         with self._lock:
@@ -230,7 +231,8 @@ class SlurmEngine(QueueEngine):
             if not followed:
                 self._last.add(job.name)
         # What Slurm said last may be old; whether somebody came, and hears when to go, lies in the folder.
-        self._submitter.cancel(job.id, at_once=comes_back or not _has_agents(allocation) or bool(unreached))
+        stays = comes_back or is_back or bool(unreached)
+        self._submitter.cancel(job.id, at_once=stays or not _has_agents(allocation))
 
     def close(self) -> None:
         self._submitter.close()

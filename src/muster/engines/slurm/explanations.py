@@ -97,6 +97,8 @@ def how_it_was_requeued(job: Job, lost: Sequence[NodeInfo]) -> Ending:
     if lost:
         why = f"{_named(lost)} failed, and Slurm put job {job.id} back into its queue"
         return Ending("node_lost", why, _names(lost))
+    if job.failed_to_launch:
+        return Ending("preempted", f"Slurm could not launch job {job.id} and put it back into its queue")
     return Ending("preempted", f"Slurm took the nodes of job {job.id} back and put it back into its queue")
 
 

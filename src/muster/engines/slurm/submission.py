@@ -14,6 +14,9 @@ from muster.engines.slurm.commands import Busy, Commands, Later, Refused
 log = logging.getLogger("muster.server")
 
 _LEAVE_S = 10.0
+_CLOSE_S = 2.0
+"""The same when the server leaves: its agents were asked to go before."""
+_CLOSE_PATIENCE_S = 8.0
 _FIRST_WAIT_S = 1.0
 _MOST_WAIT_S = 30.0
 
@@ -66,8 +69,12 @@ class Submitter:
 
     def cancel(self, job_id: str, at_once: bool) -> None:
         with self._changed:
-            self._cancels[job_id] = time.monotonic() + (0.0 if at_once else _LEAVE_S)
-            self._wake()
+            if not self._closing:
+                self._cancels[job_id] = time.monotonic() + (0.0 if at_once else _LEAVE_S)
+                self._wake()
+                return
+        # The thread may have gone, and nobody would come back to it.
+        self._end(job_id)
 
     def is_sent(self, allocation_id: str) -> bool:
         """Whether something was submitted and not seen in Slurm's list since."""
@@ -102,12 +109,15 @@ class Submitter:
             _write(mark, job_id)
 
     def close(self) -> None:
+        """Submit nothing more; what is to be cancelled is, because nobody knows of it later."""
         with self._changed:
             self._closing = True
+            soon = time.monotonic() + _CLOSE_S
+            self._cancels = {job: min(at, soon) for job, at in self._cancels.items()}
             self._changed.notify_all()
             thread = self._thread
         if thread is not None:
-            thread.join(5.0)
+            thread.join(_CLOSE_PATIENCE_S)
 
     def _wake(self) -> None:
         if self._thread is None and not self._closing:
@@ -118,7 +128,10 @@ class Submitter:
     def _work(self) -> None:
         while True:
             with self._changed:
-                if self._closing or not (self._wanted or self._cancels):
+                if self._closing:
+                    # The next server submits what is still wanted.
+                    self._wanted.clear()
+                if not (self._wanted or self._cancels):
                     self._thread = None
                     return
                 now = time.monotonic()

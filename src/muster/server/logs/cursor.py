@@ -36,7 +36,9 @@ class Cursor:
         numbers = [_FORM, *vars(self).values()]
         while numbers[-1] == 0:
             numbers.pop()
-        return base64.urlsafe_b64encode(json.dumps(numbers, separators=(",", ":")).encode()).decode().rstrip("=")
+        # As JSON would have it; one goes with every event.
+        listed = f"[{','.join(map(str, numbers))}]"
+        return base64.urlsafe_b64encode(listed.encode()).decode().rstrip("=")
 
     @classmethod
     def decode(cls, text: str | None) -> Cursor:

@@ -232,6 +232,37 @@ def test_a_job_whose_node_failed_does_not_come_back_after_its_run(bed: Bed):
     wait_until(lambda: bed.poll(allocation) and bed.slurm.jobs[job].state == "CANCELLED", 5, "the cancellation")
 
 
+def test_a_requeued_job_that_nobody_follows_does_not_outlive_the_server(bed: Bed):
+    allocation = bed.allocation()
+    job = bed.submitted(allocation)
+    next(iter(allocation.nodes.values())).log.touch()
+    bed.slurm.move(job, state="PENDING", restarts=1)
+    bed.poll(allocation)
+    bed.engine.release(allocation, followed=False)
+    bed.engine.close()
+    assert bed.slurm.jobs[job].state == "CANCELLED"
+
+
+def test_a_job_whose_agents_have_yet_to_leave_does_not_outlive_the_server(bed: Bed):
+    allocation = bed.allocation()
+    job = bed.submitted(allocation)
+    next(iter(allocation.nodes.values())).log.touch()
+    bed.slurm.move(job, state="RUNNING", used="2:00", nodes="n[1-2]")
+    bed.poll(allocation)
+    bed.engine.release(allocation, followed=False)
+    bed.engine.close()
+    assert bed.slurm.jobs[job].state == "CANCELLED"
+
+
+def test_a_run_that_ends_after_the_engine_was_closed_leaves_no_job(bed: Bed):
+    allocation = bed.allocation()
+    job = bed.submitted(allocation)
+    bed.poll(allocation)
+    bed.engine.close()
+    bed.engine.release(allocation, followed=False)
+    assert bed.slurm.jobs[job].state == "CANCELLED"
+
+
 def test_a_job_that_waits_is_cancelled_at_once_when_its_run_is(bed: Bed):
     allocation = bed.allocation()
     job = bed.submitted(allocation)
@@ -416,6 +447,15 @@ def test_a_job_that_could_not_be_launched_is_released_some_times_and_then_left_t
         state = bed.poll(allocation)
     assert bed.slurm.updates == [(job,)] * 3
     assert "could not be launched and is held" in state.reason
+
+
+def test_an_attempt_that_slurm_could_not_launch_says_so(bed: Bed):
+    allocation = bed.allocation()
+    job = bed.submitted(allocation)
+    bed.slurm.move(job, state="PENDING", restarts=1, reason="launch failed requeued held")
+    state = bed.poll(allocation)
+    assert state.ending is not None
+    assert state.ending.message == f"Slurm could not launch job {job} and put it back into its queue"
 
 
 def test_a_site_that_lacks_a_setting_refuses_the_cluster_by_its_name(bed: Bed, monkeypatch: pytest.MonkeyPatch):
