@@ -25,6 +25,7 @@ _LACKS = re.compile(
     r"|stuck)\b|n't\b"
 )
 _NAMES_EXCEPTION = re.compile(r"\b(?:[A-Za-z_]\w{0,60}\.){0,6}[A-Z]\w{1,60}(?:Error|Exception)\b ?[(:]")
+_RANK = re.compile(r"(?i)\brank (\d{1,6})\b")
 _LAST_WORDS = 6
 _QUOTED = re.compile(r"['\"]([^'\"]{1,300})['\"]")
 
@@ -159,6 +160,22 @@ def odd_value(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | 
         return None
     odd = next(cause for cause in alike if values[cause.rank.rank] == single)
     return replace(odd, sure=False)
+
+
+def outvoted(causes: Sequence[Cause]) -> Cause | None:
+    """Where each rank says that it differs from another: the one that all the others name."""
+    alike = [cause for cause in causes if likeness(cause) == likeness(causes[0])]
+    named = {cause.rank.rank: _others_in(cause) for cause in alike}
+    if len(alike) < max(3, len(causes)) or any(len(others) != 1 for others in named.values()):
+        return None
+    number, votes = Counter(other for others in named.values() for other in others).most_common(1)[0]
+    odd = next((cause for cause in alike if cause.rank.rank == number), None)
+    return replace(odd, sure=False) if odd is not None and votes == len(alike) - 1 else None
+
+
+def _others_in(cause: Cause) -> set[int]:
+    """The other ranks that a rank names."""
+    return {int(found) for found in _RANK.findall(cause.headline)} - {cause.rank.rank}
 
 
 def _valued(cause: Cause) -> str:

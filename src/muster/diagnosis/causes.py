@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
+from muster.diagnosis import arguments
 from muster.diagnosis.launchers import Process
 from muster.diagnosis.log import EXCHANGES, MEETING, Log, is_record
 from muster.diagnosis.raised import Raised
@@ -31,12 +32,6 @@ _CRASHES = {
     *(signals.SIGPIPE, signals.SIGXCPU, signals.SIGXFSZ, signals.SIGUSR1, signals.SIGUSR2, signals.SIGQUIT),
 }
 
-_BAD_ARGUMENTS = re.compile(
-    r"(?<!\S)\S+: error: |Error: (?:No such option|Missing|Invalid value|Got unexpected)|: can't open file '"
-    r"|^error: (?:unexpected argument|invalid value|the following required|unrecognized subcommand|a value is required)"
-    r"|^flag provided but not defined: |^invalid value .{1,200} for flag |^unknown (?:shorthand )?flag: "
-    r"|[│|] (?:No such option|Missing (?:option|argument|parameter)|Invalid value|Got unexpected)"
-)
 _NOT_FOUND = re.compile(
     r"command not found|: not found|No such file or directory|bad interpreter|required file not found"
 )
@@ -69,6 +64,13 @@ _TOLD = re.compile(r"(?i)\bsig(?:term|int|nal)|terminat|preempt|interrupt|shut(?
 _GOT_SIGNAL = re.compile(r"SignalException: Process \d+ got signal: (\d+)")
 _TIMED_OUT = 124
 """The code of `timeout` when it had to end a program."""
+_STARTS = "_execute_child"
+"""The function of Python's `subprocess` that starts a program."""
+_NOT_STARTED = re.compile(r"(?:FileNotFoundError|PermissionError|NotADirectoryError|OSError: \[Errno 8\])")
+_LAUNCHER = re.compile(
+    r"torch/distributed/(?:run|launch|launcher|elastic)|accelerate/(?:commands|utils/launch)|deepspeed/launcher"
+    r"|horovod/runner|colossalai/cli|composer/cli|lightning/fabric/cli|/mpirun|/debugpy/"
+)
 _COMPLAINT_WORDS = 12
 _FEW = 8
 _LOST_TIME = re.compile(r"(?i)time(?:d[ -]?)?-?out|wait|deadline|connect|peer|unreachable|not (?:joined|ready|respond)")
@@ -127,9 +129,19 @@ def cause_of(process: Process) -> Cause:
         return _by_signal(process, number, final)
     if final is not None and (told := _GOT_SIGNAL.search(final.line)):
         return _told_to_end(process, int(told[1]))
+    if final is not None and _is_launchers(final):
+        return Cause("launcher_missing", process, None, _shortened(final.line), log.closing(final), raised=final)
     if final is not None:
         return by_exception(process, final)
     return _by_words(process)
+
+
+def _is_launchers(final: Raised) -> bool:
+    """Whether a launcher raised it, because it could not start the program that it was given."""
+    if not final.frames or final.frames[-1].function != _STARTS or not _NOT_STARTED.match(final.line):
+        return False
+    caller = next((frame for frame in reversed(final.frames) if not frame.file.endswith("/subprocess.py")), None)
+    return caller is not None and bool(_LAUNCHER.search(caller.file))
 
 
 def _told_to_end(process: Process, number: int) -> Cause:
@@ -409,13 +421,8 @@ def _by_words(process: Process) -> Cause:
     lines = log.closing(None)
     tail = [line.strip() for line in log.lines[-60:] if line.strip()]
     earlier = log.raised[-1] if log.raised else None
-    told = next((line for line in reversed(tail) if _BAD_ARGUMENTS.search(line)), "")
-    if ": error: " in told and not any(line.lower().startswith("usage: ") for line in tail):
-        told = ""
-    if not told and rank.exit_code == 2:
-        told = next((line for line in reversed(tail[-3:]) if line.lower().startswith("usage: ")), "")
-    if rank.exit_code == 2 and told:
-        return Cause("bad_input", process, None, _shortened(told.strip("│| ")), lines)
+    if told := arguments.rejected(tail, rank):
+        return Cause("bad_input", process, None, _shortened(told), lines)
     if rank.exit_code in (126, 127) and not any("shared object" in line for line in tail[-3:]):
         pattern = _NOT_FOUND if rank.exit_code == 127 else _NOT_ALLOWED
         line = next((line for line in reversed(tail) if pattern.search(line)), tail[-1] if tail else "")

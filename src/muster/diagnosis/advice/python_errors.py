@@ -117,6 +117,11 @@ def _to_install(case: Case, module: str) -> str:
 
 
 def no_gpu(case: Case) -> str:
+    if case.facts.gpus:
+        return (
+            "The node has GPUs that this process cannot use: install a build of torch for CUDA, look at `nvidia-smi` "
+            "on the node for its driver, and leave CUDA_VISIBLE_DEVICES as Muster sets it."
+        )
     others = case.facts.gpu_clusters
     have = f" (these have GPUs: {', '.join(others)})" if others else ""
     if "NCCL" in case.text:
