@@ -40,6 +40,9 @@ def rejected(tail: Sequence[str], rank: RankEvidence) -> str:
         return told.strip("│| ")
     if at is None:
         return ""
+    below = next((i for i in range(at + 1, len(tail)) if tail[i].lower().startswith("error:")), None)
+    if below is not None:
+        return _whole(tail[below:])
     before = tail[max(0, at - _LAST_LINES) : at]
     said = next((line for line in (*reversed(before), *tail[at:]) if _REJECTED_OPTION.search(line)), "")
     return said or next(filter(sounds_like_failure, reversed(before)), "") or _whole(tail[at:])
@@ -52,5 +55,5 @@ def _is_own(text: Sequence[str], rank: RankEvidence) -> bool:
 
 
 def _whole(text: Sequence[str]) -> str:
-    """A usage text as one line: its title may stand alone."""
+    """The first line of a text, with the one below it where it is only a title."""
     return f"{text[0]} {text[1]}" if text[0].endswith(":") and len(text) > 1 else text[0]

@@ -52,6 +52,8 @@ _LOST_DAEMON = re.compile(
 _MERE_WARNING = re.compile(r"(?:^|[\s\[|:])(?:WARNING|WARN|INFO|DEBUG)\b")
 _LOUD = re.compile(r"\b(?:ERROR|CRITICAL|FATAL)\b|^(?i:fatal|error)\b")
 _EXCEPTION_LINE = re.compile(r"^\W{0,5}(?:\w+\.)*[A-Z]\w*(?:Error|Exception): \S")
+_NOTICED = re.compile(r"(?i)\b(?:died|dead|gone|crashed|not alive)\b")
+"""How a program speaks of a thread or process of its own that failed, before it leaves for that reason."""
 _WAITED_IN_VAIN = re.compile(
     r"(?:^|\.)(?:Empty|TimeoutError|BrokenProcessPool|BrokenBarrierError|CancelledError"
     r"|BrokenThreadPool|CalledProcessError|EOFError)\b"
@@ -247,7 +249,7 @@ def _was_handled(log: Log, raised: Raised, rank: RankEvidence, until: int | None
     later = any(map(is_record, log.lines[raised.end :]))
     if raised.setting == "logged" and later and after and FAILURE.search(after[-1]) and not GENERIC.search(after[-1]):
         return True
-    if not after:
+    if not after or (raised.setting in ("thread", "process") and len(after) <= 2 and _NOTICED.search(after[-1])):
         return False
     if any(HANDLED.search(line) for line in after[:3]) and FAILURE.search(after[-1]):
         return True

@@ -113,6 +113,7 @@ def _of_processes(evidence: Evidence, processes: Sequence[Process]) -> Verdict:
     if first is not None:
         told = gangs.origin(causes, processes) or gangs.hinted(first, processes)
         told = told or accused.odd_value(causes, processes) or accused.outvoted(causes)
+        told = told or accused.odd_in_list(causes, processes)
         return _of_rank(told or first, evidence, causes)
     if evidence.stop_reason == "timeout":
         return _of_timeout(processes, evidence)

@@ -343,6 +343,41 @@ for step in range(1000):
         helpful=(r"flacdec", r"convert\.py"),
         misleading=NO_NETWORK,
     ),
+    # What a thread raised, and the program noticed.
+    Failure(
+        name="border-thread-died-own-code",
+        code="exception",
+        also_codes=("exit_code",),
+        command="python serve.py",
+        files={
+            "serve.py": """\
+import os, threading, time
+
+def decode():
+    frames = [b"ok", b"\\xff\\xfe"]
+    for frame in frames:
+        frame.decode("ascii")
+
+thread = threading.Thread(target=decode, name="decoder")
+thread.start()
+thread.join()
+print("main: the decoder died, giving up", flush=True)
+os._exit(4)
+"""
+        },
+        wanted=("UnicodeDecodeError: 'ascii' codec can't decode byte 0xff",),
+        helpful=(r"serve\.py",),
+        misleading=NO_NETWORK,
+    ),
+    Failure(
+        name="border-own-folder-called-inputs",
+        code="exception",
+        command="python read.py",
+        files={"read.py": 'with open("data/inputs/labels.csv") as file:\n    print(file.read())\n'},
+        wanted=("No such file or directory: 'data/inputs/labels.csv'",),
+        helpful=(r"labels\.csv", r"read\.py"),
+        misleading=NO_NETWORK,
+    ),
     # Ranks that built other models.
     gang(
         "model-of-the-last-of-4",
@@ -375,6 +410,66 @@ for other, size in enumerate(seen):
         code="exception",
         also_codes=("collective",),
         wanted=("a vocabulary of 32064", "one of 32064"),
+    ),
+    gang(
+        "versions-as-a-list-of-4",
+        TORCH
+        + """
+version = {1: "1.9"}.get(rank, "2.0")
+found = [None] * world
+dist.all_gather_object(found, version)
+if len(set(found)) > 1:
+    raise RuntimeError(f"library versions differ between ranks: {found}")
+""",
+        1,
+        4,
+        code="exception",
+        also_codes=("collective", "environment"),
+        wanted=("library versions differ",),
+    ),
+    gang(
+        "digests-as-a-mapping-of-3",
+        FILES
+        + """
+import hashlib
+text = "blocks: 12" if rank != 0 else "blocks: 24"
+(here / str(rank)).write_text(hashlib.sha1(text.encode()).hexdigest()[:8])
+while len(list(here.iterdir())) < world or not all(p.read_text() for p in here.iterdir()):
+    time.sleep(0.05)
+seen = {r: (here / str(r)).read_text() for r in range(world)}
+if len(set(seen.values())) != 1:
+    print(f"FATAL: the configurations do not match: {seen}", file=sys.stderr, flush=True)
+    sys.exit(4)
+""",
+        0,
+        3,
+        code="exit_code",
+        also_codes=("collective",),
+        wanted=("the configurations do not match",),
+        helpful=(),
+    ),
+    # Heartbeats that stop, with nothing but a number for the one that sent them.
+    gang(
+        "heartbeat-with-a-bare-number",
+        FILES
+        + """
+def spin():
+    while True:
+        sum(range(1000))
+
+for beat in range(200):
+    if rank == 1 and beat == 5:
+        spin()
+    (here / str(rank)).write_text(str(beat))
+    time.sleep(0.1)
+    for path in here.iterdir():
+        if time.time() - path.stat().st_mtime > 3:
+            print(f"lost heartbeat of {path.name}, aborting", file=sys.stderr, flush=True)
+            sys.exit(75)
+""",
+        1,
+        3,
+        wanted=(*WORDS, "spin"),
     ),
     # Devices that the node does not have.
     Failure(
@@ -441,9 +536,9 @@ dist.all_reduce(torch.ones(2), group=fast)
     usage(
         "jsonargparse-wrong-type",
         "python cli.py --steps many",
-        "steps",
+        "Got value: many",
         files={"cli.py": "from jsonargparse import CLI\n\ndef train(steps: int):\n    print(steps)\n\nCLI(train)\n"},
-        helpful=("--steps",),
+        helpful=("steps",),
         venv="extra",
     ),
     usage(

@@ -63,7 +63,8 @@ _NO_PROGRAM = re.compile(
 )
 _SHORT_OPTION = re.compile(r"(?:not defined|unknown (?:shorthand )?flag|for flag):? ['\"`]?(-\w[\w-]*)")
 _NAMED_ARGUMENT = re.compile(
-    r"(?:[Mm]issing (?:argument|parameter)|arguments are required:) ['\"]?([\w.<>, -]{1,80}?)['\"]?\.?$"
+    r"(?:[Mm]issing (?:argument|parameter)|arguments are required:|the required argument:)"
+    r" ['\"]?([\w.<>, -]{1,80}?)['\"]?\.?$"
 )
 _INTERPRETER = re.compile(r"(?<!\S)(/\S+?): bad interpreter")
 _NATIVE_PLACE = re.compile(r"(?<![\w./-])([\w./-]+\.(?:c|cc|cpp|cxx|cu|h|hpp|f90)):(\d+)")

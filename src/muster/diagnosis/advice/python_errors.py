@@ -56,6 +56,7 @@ _OPTIONAL = re.compile(
     r" [`'\"]?([A-Za-z][\w.-]+)"
     r"[`'\"]?(?: package| library| to|\.|$|`)"
 )
+_STORAGE = re.compile(r"Errno (?:5|107|116|121)\b|Stale file handle|Transport endpoint")
 _VARIABLE = re.compile(r"^KeyError: '([A-Z][A-Z0-9_]{2,})'")
 _EXPECTED = re.compile(r"environment variable ([A-Z][A-Z0-9_]{2,}) expected, but not set")
 
@@ -262,6 +263,9 @@ def _file_missing(case: Case) -> str:
 
 
 def data(case: Case) -> str:
+    path = quoted_path(case.text)
+    if path and _STORAGE.search(case.text):
+        return f"The storage of `{path}` fails: look at its mount and at `dmesg` on the node, or try another node."
     return _file_missing(case) or code_of("data_unavailable").next
 
 

@@ -356,7 +356,7 @@ DATA = (
         "data",
         "data_unavailable",
         r"Errno (?:5|107|116|121)\b|Stale file handle|Transport endpoint is not connected"
-        r"|^(?:FileNotFoundError|PermissionError|NotADirectoryError): .{0,500}/inputs/"
+        r"|^(?:FileNotFoundError|PermissionError|NotADirectoryError): .{0,500}/attempts/[^/]{1,200}/inputs/"
         r"|azure\.core\.exceptions\.\w+|NoSuchBucket|NoSuchKey|AuthenticationFailed"
         r"|NOT_FOUND: .{0,300}; No such file",
         "single-missing-data",
