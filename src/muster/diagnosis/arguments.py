@@ -23,8 +23,9 @@ _REJECTED_OPTION = re.compile(
     r"(?i)\b(?:un(?:recogni[sz]ed|known)|illegal|invalid|ambiguous|no such) (?:command[- ]line )?"
     r"(?:option|argument|flag)\b"
     r"|\boption .{1,80} (?:requires an argument|is ambiguous)|\b(?:missing|too (?:few|many)) (?:arguments|operand)\b"
+    r"|\bflags? parsing error\b"
 )
-_USAGE = re.compile(r"(?i)(?:usage(?: of [^:]{1,80})?:\s*(?!\d)|try '[^']{1,80} --help')")
+_USAGE = re.compile(r"(?i)(?:usage(?: of [^:]{1,80})?:\s*(?!\d)|(?:try|pass|see|run)\b.{0,80}--help)")
 _LAST_LINES = 3
 _TEXT_LINES = 14
 
@@ -32,7 +33,7 @@ _TEXT_LINES = 14
 def rejected(tail: Sequence[str], rank: RankEvidence) -> str:
     """The line that says so; empty where a program ended for another reason. `tail`: its last lines, stripped."""
     at = next((i for i, line in enumerate(tail) if _USAGE.match(line) and i >= len(tail) - _TEXT_LINES), None)
-    if rank.exit_code not in _CODES and not (rank.exit_code == 1 and at is not None and _is_own(tail[at:], rank)):
+    if rank.exit_code not in _CODES and not (rank.exit_code == 1 and at is not None and _is_own(tail, at, rank)):
         return ""
     usage = at is not None or any(line.lower().startswith("usage:") for line in tail)
     told = next((line for line in reversed(tail) if _REJECTED.search(line)), "")
@@ -48,9 +49,11 @@ def rejected(tail: Sequence[str], rank: RankEvidence) -> str:
     return said or next(filter(sounds_like_failure, reversed(before)), "") or _whole(tail[at:])
 
 
-def _is_own(text: Sequence[str], rank: RankEvidence) -> bool:
-    """Whether a usage text is that of a program of the job's own command, and not of one that it started in passing."""
-    named = re.search(r"(?:\S*/)?([\w.-]+)", text[0].partition(":")[2] or " ".join(text[1:2]))
+def _is_own(tail: Sequence[str], at: int, rank: RankEvidence) -> bool:
+    """Whether a usage text is that of a program of the job's own command, or stands below a rejected option."""
+    if any(map(_REJECTED_OPTION.search, tail[max(0, at - _LAST_LINES) : at])):
+        return True
+    named = re.search(r"(?:\S*/)?([\w.-]+)", tail[at].partition(":")[2] or " ".join(tail[at + 1 : at + 2]))
     return named is not None and len(named[1]) > 1 and named[1] in rank.command
 
 

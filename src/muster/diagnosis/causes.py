@@ -13,7 +13,7 @@ from muster.diagnosis.launchers import Process
 from muster.diagnosis.log import EXCHANGES, MEETING, Log, is_record
 from muster.diagnosis.raised import Raised
 from muster.diagnosis.rules import Finding, find, named
-from muster.diagnosis.words import FAILURE, GENERIC, HANDLED, PROGRESS, sounds_like_failure, telling_line
+from muster.diagnosis.words import FAILURE, GENERIC, HANDLED, PROGRESS, sounds_like_failure, telling_line, with_its_text
 from muster.wire.verdicts import RankEvidence
 
 # How much a cause explains; the smaller number is the earlier cause, whatever the clocks say.
@@ -51,7 +51,10 @@ _LOST_DAEMON = re.compile(
 )
 _MERE_WARNING = re.compile(r"(?:^|[\s\[|:])(?:WARNING|WARN|INFO|DEBUG)\b")
 _LOUD = re.compile(r"\b(?:ERROR|CRITICAL|FATAL)\b|^(?i:fatal|error)\b")
-_EXCEPTION_LINE = re.compile(r"^\W{0,5}(?:\w+\.)*[A-Z]\w*(?:Error|Exception): \S")
+_EXCEPTION_LINE = re.compile(
+    r"^\W{0,5}(?:(?i:fatal|error|critical|uncaught|unhandled|exception)\W{1,4}){0,2}"
+    r"(?:\w+\.)*[A-Z]\w*(?:Error|Exception): \S"
+)
 _NOTICED = re.compile(r"(?i)\b(?:died|dead|gone|crashed|not alive)\b")
 """How a program speaks of a thread or process of its own that failed, before it leaves for that reason."""
 _WAITED_IN_VAIN = re.compile(
@@ -433,7 +436,7 @@ def _by_words(process: Process) -> Cause:
     found = found or _indented(log)
     found = found or find([raised.line for raised in log.raised[-1:] if raised.form in _NATIVE_FORMS], "raised")
     if found is not None and found.rule.code not in ("exception",):
-        return replace(_found(process, found, None, found.line), earlier=earlier)
+        return replace(_found(process, found, None, with_its_text(log, found.line)), earlier=earlier)
     native = _native_line(log)
     headline = _shortened(native or telling_line(log))
     lines = log.from_line(native) if native else lines

@@ -21,7 +21,7 @@ from muster.diagnosis.causes import (
     complaint,
     headline_of,
 )
-from muster.diagnosis.launchers import Process, children_of, first_of_program, processes_of
+from muster.diagnosis.launchers import Process, children_of, first_of_program, processes_of, raised_by_launcher
 from muster.diagnosis.table.machines import HAND_MADE_MEETING, NO_GPU
 from muster.diagnosis.words import telling_line
 from muster.wire.verdicts import (
@@ -84,7 +84,8 @@ def _as_the_job_counts(made: Verdict, evidence: Evidence) -> Verdict:
     told = re.search(r": Executable: (\S+)", made.message)
     if told and (started := first_of_program(evidence.ranks[0], told[1])) is not None:
         return replace(made, rank=started)
-    launchers = [rank for rank in evidence.ranks if children_of(rank) > 1 or told]
+    itself = made.code == "exception" and raised_by_launcher(made.lines)
+    launchers = [rank for rank in evidence.ranks if children_of(rank) > 1 or told or itself]
     own = next((rank for rank in launchers if rank.rank == made.rank), None)
     if own is None:
         return made

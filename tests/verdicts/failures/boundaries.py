@@ -72,7 +72,7 @@ def gang(name: str, script: str, rank: int | None, count: int, **more: object) -
     return Failure(**{**given, **more})  # type: ignore[arg-type]
 
 
-def usage(name: str, command: str, wanted: str, **more: object) -> Failure:
+def usage(name: str, command: str, wanted: str | tuple[str, ...], **more: object) -> Failure:
     given: dict[str, object] = {
         "name": f"border-{name}",
         "code": "bad_input",
@@ -471,6 +471,21 @@ for beat in range(200):
         3,
         wanted=(*WORDS, "spin"),
     ),
+    # mpirun passes on a code without a word; the rank had said who it is.
+    Failure(
+        name="border-mpirun-quiet-code",
+        code="exit_code",
+        command="mpirun --allow-run-as-root --oversubscribe -n 3 python solve.py",
+        files={
+            "solve.py": "import sys\nfrom mpi4py import MPI\nrank = MPI.COMM_WORLD.rank\n"
+            "if rank == 1:\n    sys.exit('rank 1: the grid is too coarse')\n"
+        },
+        wanted="the grid is too coarse",
+        misleading=NO_NETWORK,
+        rank=1,
+        convention="mpirun",
+        num_ranks=3,
+    ),
     # Devices that the node does not have.
     Failure(
         name="border-torchrun-nccl-on-cpu",
@@ -578,6 +593,100 @@ dist.all_reduce(torch.ones(2), group=fast)
         rank=0,
         also=(1,),
         convention="mpirun",
+        num_ranks=2,
+    ),
+    usage(
+        "mpirun-option-unknown",
+        "mpirun --allow-run-as-root --bogus-option -n 2 python solve.py",
+        ("--bogus-option", "unrecognized option"),
+        files={"solve.py": "print(1)\n"},
+        helpful=("--bogus-option", "mpirun --help"),
+        rank=None,
+        also=(0, 1),
+        convention="mpirun",
+        num_ranks=2,
+    ),
+    usage(
+        "mpirun-hostfile-missing",
+        "mpirun --allow-run-as-root --hostfile nodes.txt -n 2 python solve.py",
+        "nodes.txt",
+        files={"solve.py": "print(1)\n"},
+        also_codes=("exit_code",),
+        helpful=(r"nodes\.txt", "hostfile"),
+        rank=None,
+        also=(0, 1),
+        convention="mpirun",
+        num_ranks=2,
+    ),
+    usage(
+        "mpirun-map-by-bogus",
+        "mpirun --allow-run-as-root --oversubscribe --map-by blade -n 3 python solve.py",
+        ("Directive: blade", "blade"),
+        files={"solve.py": "print(1)\n"},
+        helpful=("blade", "map-by", "mpirun --help"),
+        rank=None,
+        also=(0, 1, 2),
+        convention="mpirun",
+        num_ranks=3,
+    ),
+    usage(
+        "absl-unknown-flag",
+        "python tune.py --stepz=4",
+        "Unknown command line flag 'stepz'",
+        files={
+            "tune.py": "from absl import app, flags\n\nflags.DEFINE_integer('steps', 3, 'steps')\n"
+            "app.run(lambda _: print(flags.FLAGS.steps))\n"
+        },
+        also_codes=("exit_code",),
+        helpful=("stepz|steps",),
+    ),
+    Failure(
+        name="border-hook-of-its-own",
+        code="exception",
+        also_codes=("exit_code",),
+        command="python main.py",
+        files={
+            "main.py": "import sys\n\ndef hook(kind, error, _):\n"
+            "    print(f'[fatal] {kind.__name__}: {error}', file=sys.stderr)\n\n"
+            "sys.excepthook = hook\nprint([1, 2][5])\n"
+        },
+        wanted="IndexError: list index out of range",
+        misleading=NO_NETWORK,
+    ),
+    usage(
+        "absl-value-of-a-flag",
+        "python tune.py --steps=many",
+        "flag --steps=many: invalid literal for int()",
+        files={
+            "tune.py": "from absl import app, flags\n\nflags.DEFINE_integer('steps', 3, 'steps')\n"
+            "app.run(lambda _: print(flags.FLAGS.steps))\n"
+        },
+        also_codes=("exit_code",),
+        helpful=("--steps",),
+    ),
+    usage(
+        "hydra-override-not-closed",
+        "python main.py 'widths=[1,2'",
+        "no viable alternative at input",
+        files={
+            "main.py": "import hydra\n\n@hydra.main(version_base=None, config_path=None)\ndef main(config):\n"
+            "    print(config)\n\nmain()\n"
+        },
+        also_codes=("exit_code",),
+        helpful=("bracket|quote|override", "widths"),
+        misleading=("HYDRA_FULL_ERROR",),
+        venv="extra",
+    ),
+    Failure(
+        name="border-torchrun-count-in-words",
+        code="exception",
+        also_codes=("bad_input",),
+        command="torchrun --standalone --nproc-per-node two train.py",
+        files={"train.py": "print(1)\n"},
+        wanted="Unsupported nproc_per_node value: two",
+        misleading=NO_NETWORK,
+        rank=None,
+        convention="torchrun",
         num_ranks=2,
     ),
     usage(

@@ -342,6 +342,24 @@ ENVIRONMENT = (
         "said",
     ),
     rule(
+        "mpirun's hostfile",
+        "bad_input",
+        r"unable to open (?:the )?host ?file",
+        "border-mpirun-hostfile",
+        "Let `--hostfile` name a file that is in the code folder, or leave it out: mpirun then uses this node alone.",
+        "said",
+    ),
+    rule(
+        "mpirun rejects an option",
+        "bad_input",
+        r"unrecognized option was included on the \S{1,40} command line"
+        r"|^(?:mpirun|mpiexec|prterun): Error: unknown option"
+        r"|(?:directive|policy|modifier|qualifier) is not recognized|\bmatch_arg\b.{0,80}unrecognized argument",
+        "border-mpirun-option border-mpirun-map-by",
+        "mpirun does not take this option or its value: `mpirun --help` lists what it takes.",
+        "said",
+    ),
+    rule(
         "mpirun has too few slots",
         "bad_input",
         r"not enough slots available in the system",
@@ -383,10 +401,18 @@ DATA = (
 SCRIPT = (
     rule(
         "unknown setting",
-        "exit_code",
+        "bad_input",
         r"Key '(?P<key>[^']{1,80})' is not in struct|Could not override '(?P<other>[^']{1,80})'",
         "hydra-unknown-key",
         "The configuration has no `{key}{other}`: check the spelling, or add it with `+{key}{other}=…`.",
+        "said",
+    ),
+    rule(
+        "override not understood",
+        "bad_input",
+        r"(?:no viable alternative at|mismatched|extraneous) input '(?P<text>[^']{1,80})'",
+        "border-hydra-override-not-closed",
+        "`{text}` in the command is not in the form `key=value` that Hydra reads: quote brackets and commas.",
         "said",
     ),
     rule(
