@@ -71,6 +71,9 @@ _BY_RULE: Mapping[str, Callable[[Case], str]] = {
     ),
     NO_CUDA: python_errors.no_gpu,
     NO_GPU: python_errors.no_gpu,
+    "mpirun rejects an option": lambda case: (
+        programs.bad_input(case) or (case.cause.finding.next if case.cause.finding else "")
+    ),
     "port taken": python_errors.port_taken,
     "shapes": python_errors.shapes,
     "requirements": programs.exit_code,
