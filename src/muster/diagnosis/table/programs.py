@@ -456,8 +456,8 @@ SCRIPT = (
     rule(
         "checkpoint damaged",
         "exception",
-        r"PytorchStreamReader failed|failed finding central directory|BadZipFile|unexpected EOF, "
-        r"expected \d+ more bytes",
+        r"PytorchStreamReader failed|failed finding central directory|BadZipFile"
+        r"|unexpected EOF, expected \d+ more bytes",
         "python-checkpoint-truncated",
         "The checkpoint is truncated or damaged: it was still being written, or the disk was "
         "full. Load an earlier one.",
@@ -473,8 +473,7 @@ SCRIPT = (
     rule(
         "shapes",
         "exception",
-        r"mat1 and mat2 shapes cannot be multiplied \((?P<shapes>[\dx a-z]+)\)|size mismatch|The "
-        r"size of tensor a",
+        r"mat1 and mat2 shapes cannot be multiplied \((?P<shapes>[\dx a-z]+)\)|size mismatch|The size of tensor a",
         "python-shapes",
     ),
     rule(
