@@ -25,6 +25,12 @@ _LACKS = re.compile(
     r"|stuck)\b|n't\b"
 )
 _NAMES_EXCEPTION = re.compile(r"\b(?:[A-Za-z_]\w{0,60}\.){0,6}[A-Z]\w{1,60}(?:Error|Exception)\b ?[(:]")
+_SENT = re.compile(
+    r"(?i)\b(?:heart ?beats?|messages?|repl(?:y|ies)|answers?|responses?|signs?|acks?|updates?|gradients?|results?"
+    r"|news)\b"
+)
+_FROM = re.compile(r"\b(?:of|from|by|for|to) #?(\d{1,6})\b(?! ?(?:s|ms|sec\w*|min\w*|of|times)\b|[./:%]\d?)")
+_RANK = re.compile(r"(?i)\brank (\d{1,6})\b")
 _LAST_WORDS = 6
 _QUOTED = re.compile(r"['\"]([^'\"]{1,300})['\"]")
 
@@ -38,6 +44,9 @@ def missed(first: Cause, processes: Sequence[Process]) -> Blame | None:
         for match in _PEER.finditer(first.headline)
         for number in match["list"].replace(" ", "").split(",")
     }
+    if not numbers and _SENT.search(first.headline):
+        # It says what did not come, and only the number of the one that it should have come from.
+        numbers = {("rank", int(number)) for number in _FROM.findall(first.headline)}
     accused = [process for process in processes if process is not first.process and _is_named(process, numbers)]
     absent = [process for process in accused if has_ended(process) or is_away(process)]
     if not absent or len(absent) < len(accused):
@@ -159,6 +168,35 @@ def odd_value(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | 
         return None
     odd = next(cause for cause in alike if values[cause.rank.rank] == single)
     return replace(odd, sure=False)
+
+
+def outvoted(causes: Sequence[Cause]) -> Cause | None:
+    """Where each rank says that it differs from another: the one that all the others name."""
+    alike = [cause for cause in causes if likeness(cause) == likeness(causes[0])]
+    named = {cause.rank.rank: _others_in(cause) for cause in alike}
+    if len(alike) < max(3, len(causes)) or any(len(others) != 1 for others in named.values()):
+        return None
+    number, votes = Counter(other for others in named.values() for other in others).most_common(1)[0]
+    odd = next((cause for cause in alike if cause.rank.rank == number), None)
+    return replace(odd, sure=False) if odd is not None and votes == len(alike) - 1 else None
+
+
+def odd_in_list(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | None:
+    """Where ranks compare what all of them have and print it as a list: the only one with another value."""
+    essential = [process for process in processes if process.rank.essential and process.rank.role != "launcher"]
+    number = differences.odd_in_list(causes[0].headline, len(essential))
+    if number is None or any(likeness(cause) != likeness(causes[0]) for cause in causes):
+        return None
+    own = next((cause for cause in causes if cause.rank.rank == number), None)
+    process = next((process for process in essential if process.rank.rank == number), None)
+    if own is None and process is not None:
+        own = replace(causes[0], process=process)
+    return replace(own, sure=False) if own is not None else None
+
+
+def _others_in(cause: Cause) -> set[int]:
+    """The other ranks that a rank names."""
+    return {int(found) for found in _RANK.findall(cause.headline)} - {cause.rank.rank}
 
 
 def _valued(cause: Cause) -> str:

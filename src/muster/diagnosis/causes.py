@@ -8,11 +8,12 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
+from muster.diagnosis import arguments
 from muster.diagnosis.launchers import Process
 from muster.diagnosis.log import EXCHANGES, MEETING, Log, is_record
 from muster.diagnosis.raised import Raised
 from muster.diagnosis.rules import Finding, find, named
-from muster.diagnosis.words import FAILURE, GENERIC, HANDLED, PROGRESS, sounds_like_failure, telling_line
+from muster.diagnosis.words import FAILURE, GENERIC, HANDLED, PROGRESS, sounds_like_failure, telling_line, with_its_text
 from muster.wire.verdicts import RankEvidence
 
 # How much a cause explains; the smaller number is the earlier cause, whatever the clocks say.
@@ -31,12 +32,6 @@ _CRASHES = {
     *(signals.SIGPIPE, signals.SIGXCPU, signals.SIGXFSZ, signals.SIGUSR1, signals.SIGUSR2, signals.SIGQUIT),
 }
 
-_BAD_ARGUMENTS = re.compile(
-    r"(?<!\S)\S+: error: |Error: (?:No such option|Missing|Invalid value|Got unexpected)|: can't open file '"
-    r"|^error: (?:unexpected argument|invalid value|the following required|unrecognized subcommand|a value is required)"
-    r"|^flag provided but not defined: |^invalid value .{1,200} for flag |^unknown (?:shorthand )?flag: "
-    r"|[│|] (?:No such option|Missing (?:option|argument|parameter)|Invalid value|Got unexpected)"
-)
 _NOT_FOUND = re.compile(
     r"command not found|: not found|No such file or directory|bad interpreter|required file not found"
 )
@@ -56,7 +51,12 @@ _LOST_DAEMON = re.compile(
 )
 _MERE_WARNING = re.compile(r"(?:^|[\s\[|:])(?:WARNING|WARN|INFO|DEBUG)\b")
 _LOUD = re.compile(r"\b(?:ERROR|CRITICAL|FATAL)\b|^(?i:fatal|error)\b")
-_EXCEPTION_LINE = re.compile(r"^\W{0,5}(?:\w+\.)*[A-Z]\w*(?:Error|Exception): \S")
+_EXCEPTION_LINE = re.compile(
+    r"^\W{0,5}(?:(?i:fatal|error|critical|uncaught|unhandled|exception)\W{1,4}){0,2}"
+    r"(?:\w+\.)*[A-Z]\w*(?:Error|Exception): \S"
+)
+_NOTICED = re.compile(r"(?i)\b(?:died|dead|gone|crashed|not alive)\b")
+"""How a program speaks of a thread or process of its own that failed, before it leaves for that reason."""
 _WAITED_IN_VAIN = re.compile(
     r"(?:^|\.)(?:Empty|TimeoutError|BrokenProcessPool|BrokenBarrierError|CancelledError"
     r"|BrokenThreadPool|CalledProcessError|EOFError)\b"
@@ -69,6 +69,13 @@ _TOLD = re.compile(r"(?i)\bsig(?:term|int|nal)|terminat|preempt|interrupt|shut(?
 _GOT_SIGNAL = re.compile(r"SignalException: Process \d+ got signal: (\d+)")
 _TIMED_OUT = 124
 """The code of `timeout` when it had to end a program."""
+_STARTS = "_execute_child"
+"""The function of Python's `subprocess` that starts a program."""
+_NOT_STARTED = re.compile(r"(?:FileNotFoundError|PermissionError|NotADirectoryError|OSError: \[Errno 8\])")
+_LAUNCHER = re.compile(
+    r"torch/distributed/(?:run|launch|launcher|elastic)|accelerate/(?:commands|utils/launch)|deepspeed/launcher"
+    r"|horovod/runner|colossalai/cli|composer/cli|lightning/fabric/cli|/mpirun|/debugpy/"
+)
 _COMPLAINT_WORDS = 12
 _FEW = 8
 _LOST_TIME = re.compile(r"(?i)time(?:d[ -]?)?-?out|wait|deadline|connect|peer|unreachable|not (?:joined|ready|respond)")
@@ -127,9 +134,19 @@ def cause_of(process: Process) -> Cause:
         return _by_signal(process, number, final)
     if final is not None and (told := _GOT_SIGNAL.search(final.line)):
         return _told_to_end(process, int(told[1]))
+    if final is not None and _is_launchers(final):
+        return Cause("launcher_missing", process, None, _shortened(final.line), log.closing(final), raised=final)
     if final is not None:
         return by_exception(process, final)
     return _by_words(process)
+
+
+def _is_launchers(final: Raised) -> bool:
+    """Whether a launcher raised it, because it could not start the program that it was given."""
+    if not final.frames or final.frames[-1].function != _STARTS or not _NOT_STARTED.match(final.line):
+        return False
+    caller = next((frame for frame in reversed(final.frames) if not frame.file.endswith("/subprocess.py")), None)
+    return caller is not None and bool(_LAUNCHER.search(caller.file))
 
 
 def _told_to_end(process: Process, number: int) -> Cause:
@@ -235,7 +252,7 @@ def _was_handled(log: Log, raised: Raised, rank: RankEvidence, until: int | None
     later = any(map(is_record, log.lines[raised.end :]))
     if raised.setting == "logged" and later and after and FAILURE.search(after[-1]) and not GENERIC.search(after[-1]):
         return True
-    if not after:
+    if not after or (raised.setting in ("thread", "process") and len(after) <= 2 and _NOTICED.search(after[-1])):
         return False
     if any(HANDLED.search(line) for line in after[:3]) and FAILURE.search(after[-1]):
         return True
@@ -409,13 +426,8 @@ def _by_words(process: Process) -> Cause:
     lines = log.closing(None)
     tail = [line.strip() for line in log.lines[-60:] if line.strip()]
     earlier = log.raised[-1] if log.raised else None
-    told = next((line for line in reversed(tail) if _BAD_ARGUMENTS.search(line)), "")
-    if ": error: " in told and not any(line.lower().startswith("usage: ") for line in tail):
-        told = ""
-    if not told and rank.exit_code == 2:
-        told = next((line for line in reversed(tail[-3:]) if line.lower().startswith("usage: ")), "")
-    if rank.exit_code == 2 and told:
-        return Cause("bad_input", process, None, _shortened(told.strip("│| ")), lines)
+    if told := arguments.rejected(tail, rank):
+        return Cause("bad_input", process, None, _shortened(told), lines)
     if rank.exit_code in (126, 127) and not any("shared object" in line for line in tail[-3:]):
         pattern = _NOT_FOUND if rank.exit_code == 127 else _NOT_ALLOWED
         line = next((line for line in reversed(tail) if pattern.search(line)), tail[-1] if tail else "")
@@ -424,7 +436,7 @@ def _by_words(process: Process) -> Cause:
     found = found or _indented(log)
     found = found or find([raised.line for raised in log.raised[-1:] if raised.form in _NATIVE_FORMS], "raised")
     if found is not None and found.rule.code not in ("exception",):
-        return replace(_found(process, found, None, found.line), earlier=earlier)
+        return replace(_found(process, found, None, with_its_text(log, found.line)), earlier=earlier)
     native = _native_line(log)
     headline = _shortened(native or telling_line(log))
     lines = log.from_line(native) if native else lines

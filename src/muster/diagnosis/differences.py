@@ -12,6 +12,12 @@ from muster.diagnosis.launchers import Process
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _TIME = re.compile(r"\d{1,4}[-/:]\d\d[-/:]\d\d[\d.,:TZ+ ]{0,20}")
 _LIST = re.compile(r"[\[({]\d+(?:, ?\d+)+[\])}]")
+_VALUES = re.compile(r"\[([^\[\]{}]{1,1000})\]|\{([^\[\]{}]{1,1000})\}")
+_DIFFER = re.compile(
+    r"(?i)differ|mismatch|inconsisten|disagree|diverge|out of sync"
+    r"|not (?:all )?(?:equal|the same|identical|agree|match)"
+)
+_FEWEST = 3
 _UNUSUAL = re.compile(
     r"(?i)\b(?:skip\w*|empty|no|not|without|over-?flow\w*|under-?flow\w*|nan|inf|retry\w*|missing|fall\w* ?back|early"
     r"|ignor\w+|stop\w*|instead|drop\w*|bad|invalid|fail\w*|error|only|exhausted|nothing|done|finished|short|fewer|odd)\b"
@@ -139,3 +145,20 @@ def _before_its_end(process: Process, most: int) -> list[str]:
 
 def _shape(line: str) -> str:
     return _NUMBER.sub("#", _TIME.sub("", line[:300]))
+
+
+def odd_in_list(line: str, count: int) -> int | None:
+    """Of a list with a value of each rank, in a line that says that they differ: the rank of the only other value."""
+    if count < _FEWEST or not _DIFFER.search(line):
+        return None
+    for found in _VALUES.finditer(line):
+        parts = [part.strip() for part in (found[1] or found[2]).split(",")]
+        if found[2]:
+            pairs = [part.partition(":") for part in parts]
+            if [key.strip() for key, _, _ in pairs] != [str(number) for number in range(count)]:
+                continue
+            parts = [value.strip() for _, _, value in pairs]
+        counted = Counter(parts)
+        if len(parts) == count and len(counted) == 2 and min(counted.values()) == 1:
+            return next(number for number, part in enumerate(parts) if counted[part] == 1)
+    return None

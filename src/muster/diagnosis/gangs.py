@@ -33,6 +33,10 @@ _BLAMED = re.compile(
     r"|[Rr]anks?(?:\(s\))? ?\[(?P<only>\d+)\]"
 )
 _FAILED = re.compile(r"\d (?:has |had )?(?:failed|fails|raise[sd]|hit|report(?:s|ed)|crashed|died|aborted)\b")
+_MISSED = re.compile(
+    r"(?i)\b(?:not|never|missing|absent|late|silent|no (?:answer|reply|heartbeat)|time(?:d[ -]?)?-?out|within \d"
+    r"|still)\b|n't\b"
+)
 _LAST_WORDS = 40
 _FEW_WORDS = 10
 _MANY = 64
@@ -88,6 +92,9 @@ def origin(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | Non
         if accused is not None and said_so:
             own = next((cause for cause in causes if cause.rank.rank == accused.rank.rank), None)
             own = own or _own_words(accused)
+            if own is None and _is_missed(first):
+                # It is not said to have failed, but not to have come: where it was tells more.
+                return None
             # Workers may be those of a data loader, which have numbers of their own.
             if own or "ank" in named[0] or first.raised is None or first.process.shared:
                 return own or replace(first, process=accused, sure=False)
@@ -109,6 +116,12 @@ def origin(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | Non
         told = cause_of(Process(replace(cause.rank, exit_code=1), _up_to(cause)))
         return replace(told, process=cause.process, sure=False)
     return replace(cause, code="exception", headline=f"{line} ({cause.headline})", sure=False)
+
+
+def _is_missed(first: Cause) -> bool:
+    """Whether what a rank says of another is that it waited for it."""
+    complains = first.finding is not None and first.finding.rule.victim
+    return complains and bool(_MISSED.search(first.headline)) and not _FAILED.search(first.headline)
 
 
 def _quoted_from(first: Cause, processes: Sequence[Process]) -> Cause | None:
@@ -180,7 +193,9 @@ def culprit(
     blame = odd_one_out(silent, len(essential), failed) if silent else _none_silent(essential)
     if blame.process is not None and not surely_peers and _goes_on(blame.process, essential, complaints):
         blame = _none_silent(essential)
-    shown = blame.process is not None and waiting.stack_of(blame.process) is not None
+    shown = blame.process is not None and (
+        waiting.stack_of(blame.process) is not None or waiting.is_frozen(blame.process)
+    )
     if blame.process is None and surely_peers and (other := _elsewhere(essential, complaints)) is not None:
         return other
     if blame.process is None and len(silent) == 1 and _hangs(silent[0], essential, complaints):
@@ -200,6 +215,20 @@ def has_left(processes: Sequence[Process]) -> Blame | None:
         # All the others had done all of their work.
         return Blame(running[0], not_there(running[0]), where=waiting.place_of(running[0]), sure=False)
     return _left_by(left, None, essential)
+
+
+def still_going(processes: Sequence[Process]) -> Blame | None:
+    """Where most had ended well by themselves: those that had not."""
+    essential = [process for process in processes if process.rank.essential and process.rank.role != "launcher"]
+    running = [process for process in essential if process.rank.expected]
+    ended = [process for process in essential if has_ended(process)]
+    if not running or len(running) > len(ended) or len(running) + len(ended) < len(essential):
+        return None
+    first = min(running, key=lambda process: process.rank.rank)
+    numbers = tuple(sorted(process.rank.rank for process in running)) if len(running) > 1 else ()
+    said = doing(first) if not numbers else ""
+    why = f"had not ended, as the others had{f': it {said}' if said else ''}"
+    return Blame(first, why, where=waiting.place_of(first), sure=False, all_of=numbers)
 
 
 def all_wait(running: Sequence[Process]) -> Blame | None:
@@ -337,6 +366,11 @@ def places(processes: Sequence[Process]) -> str:
 
 
 def not_there(process: Process) -> str:
+    if waiting.is_frozen(process):
+        return (
+            "did not answer the others: it could not even show where it was and had to be killed, like a process that "
+            "is stopped (SIGSTOP) or hangs in the kernel"
+        )
     said = doing(process)
     return f"did not answer the others: it {said}" if said else "did not answer the others"
 

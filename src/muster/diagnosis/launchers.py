@@ -61,6 +61,8 @@ _PROCESSES = re.compile(
 )
 _MPIRUN = re.compile(r"(?<!\S)(?:\S{0,200}/)?(?:mpirun|mpiexec|prterun|orterun)(?!\S)")
 _SPEAKER = re.compile(r"\W{0,2}(?:rank|process|proc|worker|task|tile|domain|pe)[ _#=:]{0,2}(\d{1,6})\b", re.I)
+_DIGITS = re.compile(r"\d+")
+_MOST_SAID = 1 << 15
 _MANY_NODES = re.compile(r"--(?:nnodes|num[-_]machines)[= ](?!1\b)")
 _ABORTS = re.compile(
     r"^(?:terminate called.*|  what\(\):.*|.*Assertion `.*|.*Check failed: .*|(?:double free|malloc).*)$", re.M
@@ -108,7 +110,9 @@ def split(rank: RankEvidence) -> list[Process]:
     """The children that a launcher's log tells of; the rank itself where it tells of none."""
     reports = _reports(rank.tail)
     if not reports:
-        return [Process(rank, read(rank.tail))]
+        number = _last_speaker(rank)
+        own = rank if number is None else replace(rank, rank=number, launcher_rank=rank.rank)
+        return [Process(own, read(rank.tail))]
     owned = _owned_lines(rank.tail)
     rest = _unowned(rank.tail)
     # Who prints its own number in front of its lines said them, though the launcher does not mark them.
@@ -223,6 +227,12 @@ def children_of(rank: RankEvidence) -> int:
     return int(count[1]) if count else 0
 
 
+def raised_by_launcher(lines: Sequence[str]) -> bool:
+    """Whether a traceback is the launcher's own: it ends in its code, or in what that called of libraries."""
+    frames = [line for line in lines if line.startswith('  File "')]
+    return bool(frames) and bool(_OWN_STACK.search(frames[-1]))
+
+
 def is_mpirun(rank: RankEvidence) -> bool:
     """Whether a rank's own command starts processes by mpirun."""
     return rank.role != "launcher" and rank.launcher_rank is None and bool(_MPIRUN.search(rank.command))
@@ -331,6 +341,17 @@ def _by_their_words(rank: RankEvidence) -> Mapping[int, str]:
     if not lines or not set(lines) <= _all_of(rank):
         return {}
     return {number: "\n".join(found) + "\n" for number, found in lines.items()}
+
+
+def _last_speaker(rank: RankEvidence) -> int | None:
+    """Where mpirun says nothing of its processes: the one that begins the last line with its number, if none of the
+    others said the like."""
+    lines = [line for line in rank.tail[-_MOST_SAID:].split("\n") if line.strip()]
+    said = _SPEAKER.match(lines[-1]) if lines and is_mpirun(rank) else None
+    if said is None or int(said[1]) not in _all_of(rank):
+        return None
+    alike = [line for line in lines if _DIGITS.sub("#", line) == _DIGITS.sub("#", lines[-1])]
+    return int(said[1]) if len(alike) == 1 else None
 
 
 def _without_others(text: str, spoken: Mapping[int, str], number: int) -> str:

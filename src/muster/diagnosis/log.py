@@ -127,6 +127,7 @@ _NOISE = re.compile(
     r"|Exception ignored in|object (?:address|refcount|type|type name|repr) +: |lost sys\.stderr"
     r"|.{0,200}resource_tracker|.{0,60}leaked semaphore"
     r"|(?:\S+: line \d+: +\d+ )?(?:Aborted|Killed|Terminated|Segmentation fault|Bus error)\b.{0,200}$"
+    r"|Set the environment variable HYDRA_FULL_ERROR|See https://hydra\.cc"
     r"|NOTE: |note: run with `RUST_BACKTRACE|Node\.js v\d|Process [\w:-]+:$|Exception in thread |future: <Task"
     r"|Task exception was never retrieved|-- Process \d+ terminated|Execution halted$|\^+$"
 )

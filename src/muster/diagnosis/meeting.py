@@ -25,7 +25,8 @@ _UNREACHED = re.compile(
     r"|[Nn]o route to host|unreachable"
 )
 _MEETING_WORDS = re.compile(
-    r"(?i)\b(?:announce|discover|join|regist(?:er|ra)|handshake|bootstrap|rendez-?vous|check(?:ed)? in)"
+    r"(?i)\b(?:announce|discover|join|regist(?:er|ra)|handshake|bootstrap|rendez-?vous|check(?:ed)? in"
+    r"|start(?:ing)?[- ]?(?:line|up)\b|roll[- ]call)"
 )
 _MEETING_CALL = re.compile(
     r"(?i)(?:^|_)(?:rendezvous|discover\w*|join|register|handshake|bootstrap|init|initiali[sz]e|connect|hello|start_?up)(?:_|$)"

@@ -21,8 +21,8 @@ from muster.diagnosis.causes import (
     complaint,
     headline_of,
 )
-from muster.diagnosis.launchers import Process, children_of, first_of_program, processes_of
-from muster.diagnosis.table.machines import HAND_MADE_MEETING
+from muster.diagnosis.launchers import Process, children_of, first_of_program, processes_of, raised_by_launcher
+from muster.diagnosis.table.machines import HAND_MADE_MEETING, NO_GPU
 from muster.diagnosis.words import telling_line
 from muster.wire.verdicts import (
     CANCELLED,
@@ -84,7 +84,8 @@ def _as_the_job_counts(made: Verdict, evidence: Evidence) -> Verdict:
     told = re.search(r": Executable: (\S+)", made.message)
     if told and (started := first_of_program(evidence.ranks[0], told[1])) is not None:
         return replace(made, rank=started)
-    launchers = [rank for rank in evidence.ranks if children_of(rank) > 1 or told]
+    itself = made.code == "exception" and raised_by_launcher(made.lines)
+    launchers = [rank for rank in evidence.ranks if children_of(rank) > 1 or told or itself]
     own = next((rank for rank in launchers if rank.rank == made.rank), None)
     if own is None:
         return made
@@ -111,7 +112,9 @@ def _of_processes(evidence: Evidence, processes: Sequence[Process]) -> Verdict:
     if (waited := _waited_for_somebody(causes, processes, evidence)) is not None:
         return waited
     if first is not None:
-        told = gangs.origin(causes, processes) or gangs.hinted(first, processes) or accused.odd_value(causes, processes)
+        told = gangs.origin(causes, processes) or gangs.hinted(first, processes)
+        told = told or accused.odd_value(causes, processes) or accused.outvoted(causes)
+        told = told or accused.odd_in_list(causes, processes)
         return _of_rank(told or first, evidence, causes)
     if evidence.stop_reason == "timeout":
         return _of_timeout(processes, evidence)
@@ -185,10 +188,17 @@ def _causes(evidence: Evidence, processes: Sequence[Process]) -> list[Cause]:
     alone = len(processes) == 1 and len(evidence.nodes) <= 1
     mpi = any(rank.role == "launcher" for rank in evidence.ranks)
     found = [_in_context(cause_of(process), alone, mpi) for process in processes if process.rank.failed]
+    if evidence.facts.gpus:
+        found = [replace(cause, code="environment") if _lacks_gpu(cause) else cause for cause in found]
     if len(found) == 1 and remote.may_be_own(found[0]) and not any(process.rank.succeeded for process in processes):
         # All the others were still at work.
         found = [replace(found[0], code="exception", weight=0)]
     return sorted(found, key=lambda item: item.order)
+
+
+def _lacks_gpu(cause: Cause) -> bool:
+    """Whether a process found no GPU: on a node that has some, that is no fault of the script."""
+    return cause.finding is not None and cause.finding.rule.name == NO_GPU
 
 
 def _by_mpirun(cause: Cause) -> bool:
@@ -348,7 +358,8 @@ def _its_words(blame: gangs.Blame, processes: Sequence[Process]) -> str:
         alone = accused.said_alone(blame.process, processes)
         return f"; it alone had said: {alone[:160]}" if alone and alone[:160] not in blame.why else ""
     said = telling_line(blame.process.log)
-    return f"; its last line: {said[:160]}" if said else ""
+    whose = f"the last line of rank {blame.process.rank.rank}" if blame.all_of else "its last line"
+    return f"; {whose}: {said[:160]}" if said else ""
 
 
 def _of_timeout(processes: Sequence[Process], evidence: Evidence) -> Verdict:
@@ -377,6 +388,10 @@ def _of_timeout(processes: Sequence[Process], evidence: Evidence) -> Verdict:
         message = f"{limit}; {_who(blame)} {blame.why}"
         hint = peers.why_not_there(blame)
         return _verdict("timeout", message, evidence, blame.process.rank, hint=hint, confidence="likely")
+    if (last := gangs.still_going(processes)) is not None and last.process is not None:
+        message = f"{limit}; {_who(last)} {last.why}{_its_words(last, processes)}"
+        hint = peers.goes_on(last, telling_line(last.process.log))
+        return _verdict("timeout", message, evidence, last.process.rank, hint=hint, confidence="likely")
     at = gangs.places(running)
     if not at and len(running) == 1 and (doing := gangs.doing(running[0])):
         at = f"{wording.where(running[0].rank)} {doing}"

@@ -4,6 +4,7 @@ their line, by the names of their functions."""
 from __future__ import annotations
 
 import re
+import signal as signals
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -39,6 +40,13 @@ def stack_of(process: Process) -> Stack | None:
     stacks = process.log.stacks
     own = [stack for stack in stacks if stack.rank == process.rank.rank]
     return next((stack for stack in own or list(stacks) if stack.frames), None)
+
+
+def is_frozen(process: Process) -> bool:
+    """Whether it neither showed its stack when it was asked to nor ended when it was told to."""
+    asked = [stack for stack in process.log.stacks if stack.rank == process.rank.rank]
+    killed = process.rank.expected and process.rank.signal == signals.SIGKILL
+    return killed and bool(asked) and not any(stack.frames for stack in asked)
 
 
 def waits(process: Process) -> bool:

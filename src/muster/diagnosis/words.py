@@ -69,7 +69,7 @@ def telling_line(log: Log) -> str:
         return chain
     sounding = [line for line in words if FAILURE.search(line)]
     specific = [line for line in sounding if not GENERIC.search(line)]
-    return _with_its_text(log, (specific or sounding or words or [""])[-1].strip())
+    return with_its_text(log, (specific or sounding or words or [""])[-1].strip())
 
 
 def _chain(log: Log, at: int) -> str:
@@ -79,7 +79,7 @@ def _chain(log: Log, at: int) -> str:
     return f"{above.strip()} (caused by {re.sub(r'^[0-9]+: ', '', below[-1])})" if above and below else ""
 
 
-def _with_its_text(log: Log, line: str) -> str:
+def with_its_text(log: Log, line: str) -> str:
     """A line that only announces what stands below it, with the first line of that."""
     if not line.endswith(":") or len(line) > _LONGEST_TITLE:
         return line

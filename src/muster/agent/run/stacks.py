@@ -28,6 +28,7 @@ _WAITED = re.compile(
     rb"|ConnectionE|ConnectionR|[Bb]roken ?pipe|EOFError|IncompleteRead|[Uu]navailable|[Pp]eer|[Ww]ait(?:ed|ing)\b"
     rb"|within \d"
     rb"|not all |never (?:came|arrived|joined|sent|answered)|(?:rank|worker) \d+ (?:did|is|has|was|sent)|by rank \d"
+    rb"|[Hh]eart ?beat"
     rb"|gloo|NCCL|nccl|[Bb]arrier|[Rr]endezvous|coordinat|gave up|^\S.{0,200}\b(?:ranks?|workers?|peers?)\b"
     rb"|[Rr]emote|[Rr]pc|RPC|xmlrpc|/managers\.py|urllib|/http/|/socket\.py|\b[Ll]ock(?:ed)?\b"
     rb"|\b(?:actor|replica|executor|member|client|trainer|participant|part(?:y|ie)|stage|agent|node|process|server)(?:e?s)?"

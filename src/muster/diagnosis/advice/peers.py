@@ -49,6 +49,15 @@ def why_not_there(blame: gangs.Blame) -> str:
     return f"`muster logs` of rank {rank} shows how far it came; the others waited for it."
 
 
+def goes_on(blame: gangs.Blame, said: str) -> str:
+    """At a time limit that only some of the ranks did not keep."""
+    assert blame.process is not None
+    who = ranks(blame.all_of or (blame.process.rank.rank,))
+    place = f"at {_place(blame.where)}" if blame.where is not None and not blame.where.of_library else ""
+    at = place or (f"after `{said[:120]}`" if said else "there")
+    return f"Find out what {who} still did {at} when the others had ended; if it was work, raise limits.timeout."
+
+
 def _place(frame: Frame) -> str:
     function = f", in {frame.function}," if frame.function not in ("", "<module>") else ""
     return f"{gangs.short(frame.file)} line {frame.line}{function}"

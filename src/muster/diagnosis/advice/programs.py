@@ -53,14 +53,18 @@ _SIGNALS = {
 _CRLF = "The script has Windows line endings (CRLF): `dos2unix` it, or `sed -i 's/\\r$//'`."
 _UNBOUND = re.compile(r"(?<!\w)(\w+): unbound variable")
 _CHOICE = re.compile(r"argument (\S+): invalid choice: (\S+) \(choose from (.{1,200}?)\)")
-_UNKNOWN_OPTION = re.compile(r"unrecognized arguments: (\S+)|No such option:? ?(--\S+)")
+_UNKNOWN_OPTION = re.compile(
+    r"unrecognized arguments: (\S+)|No such option:? ?(--\S+)|Could not consume arg: (--\S+)"
+    r"|[Uu]n(?:known|recogni[sz]ed) option:? ['\"`]?([\w-]+)|(?:illegal|invalid) option -- ['\"]?(\w)"
+)
 _NO_PROGRAM = re.compile(
     r"(?:^|: )(?:(?:line|Zeile|ligne|línea|行) ?\d+ ?: )?(\S+?) ?: (?:command not found|not "
     r"found|Kommando nicht gefunden|commande introuvable|orden no encontrada|コマンドが見つかりません)"
 )
 _SHORT_OPTION = re.compile(r"(?:not defined|unknown (?:shorthand )?flag|for flag):? ['\"`]?(-\w[\w-]*)")
 _NAMED_ARGUMENT = re.compile(
-    r"(?:[Mm]issing (?:argument|parameter)|arguments are required:) ['\"]?([\w.<>, -]{1,80}?)['\"]?\.?$"
+    r"(?:[Mm]issing (?:argument|parameter)|arguments are required:|the required argument:)"
+    r" ['\"]?([\w.<>, -]{1,80}?)['\"]?\.?$"
 )
 _INTERPRETER = re.compile(r"(?<!\S)(/\S+?): bad interpreter")
 _NATIVE_PLACE = re.compile(r"(?<![\w./-])([\w./-]+\.(?:c|cc|cpp|cxx|cu|h|hpp|f90)):(\d+)")
@@ -93,7 +97,7 @@ def bad_input(case: Case) -> str:
     if found := _CHOICE.search(line):
         return f"Give {found[1]} one of {found[3]}."
     if found := _UNKNOWN_OPTION.search(case.text):
-        given = (found[1] or found[2]).partition("=")[0]
+        given = next(group for group in found.groups() if group).partition("=")[0]
         known = OPTION.findall("\n".join(case.cause.lines))
         near = difflib.get_close_matches(given, [option for option in known if option != given], 1, 0.5)
         return f"The script has no option {given}" + (f": did you mean {near[0]}?" if near else ".")
@@ -140,6 +144,8 @@ def launcher(case: Case) -> str:
         )
     if told := known(case.line):
         return told
+    if case.raised is not None and (program := quoted_path(case.line)):
+        return _not_started(program, case)
     if case.cause.rank.exit_code == 126:
         return _not_executable(case)
     if found := _NO_PROGRAM_ENV.search(case.line) or _NO_PROGRAM.search(case.line):
@@ -148,8 +154,20 @@ def launcher(case: Case) -> str:
     return code_of("launcher_missing").next
 
 
-def _not_executable(case: Case) -> str:
-    program = next((word for word in case.cause.rank.command.split() if "/" in word), "the file")
+def _not_started(program: str, case: Case) -> str:
+    """What a launcher was to start, and why it could not."""
+    if "No such file" not in case.line:
+        return _not_executable(case, program)
+    name = program.removeprefix("./")
+    if name in case.facts.files:
+        return f"The first line of `{program}` (its shebang) names an interpreter that the node does not have."
+    near = difflib.get_close_matches(name, case.facts.files, 1, 0.6)
+    meant = f" Did you mean `{near[0]}`?" if near else ""
+    return f"There is no program `{program}` for the launcher to start: check its spelling and its path.{meant}"
+
+
+def _not_executable(case: Case, program: str = "") -> str:
+    program = program or next((word for word in case.cause.rank.command.split() if "/" in word), "the file")
     if "Is a directory" in case.text:
         return f"`{program}` is a folder, not a program."
     if "Exec format" in case.text or "cannot execute binary" in case.text:

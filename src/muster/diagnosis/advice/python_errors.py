@@ -56,6 +56,7 @@ _OPTIONAL = re.compile(
     r" [`'\"]?([A-Za-z][\w.-]+)"
     r"[`'\"]?(?: package| library| to|\.|$|`)"
 )
+_STORAGE = re.compile(r"Errno (?:5|107|116|121)\b|Stale file handle|Transport endpoint")
 _VARIABLE = re.compile(r"^KeyError: '([A-Z][A-Z0-9_]{2,})'")
 _EXPECTED = re.compile(r"environment variable ([A-Z][A-Z0-9_]{2,}) expected, but not set")
 
@@ -117,6 +118,11 @@ def _to_install(case: Case, module: str) -> str:
 
 
 def no_gpu(case: Case) -> str:
+    if case.facts.gpus:
+        return (
+            "The node has GPUs that this process cannot use: install a build of torch for CUDA, look at `nvidia-smi` "
+            "on the node for its driver, and leave CUDA_VISIBLE_DEVICES as Muster sets it."
+        )
     others = case.facts.gpu_clusters
     have = f" (these have GPUs: {', '.join(others)})" if others else ""
     if "NCCL" in case.text:
@@ -257,6 +263,9 @@ def _file_missing(case: Case) -> str:
 
 
 def data(case: Case) -> str:
+    path = quoted_path(case.text)
+    if path and _STORAGE.search(case.text):
+        return f"The storage of `{path}` fails: look at its mount and at `dmesg` on the node, or try another node."
     return _file_missing(case) or code_of("data_unavailable").next
 
 

@@ -8,7 +8,7 @@ from muster.diagnosis.advice import programs, python_errors
 from muster.diagnosis.advice.case import Case, own_frame, port_of
 from muster.diagnosis.causes import Cause
 from muster.diagnosis.gangs import short
-from muster.diagnosis.table.machines import HAND_MADE_MEETING, LOST_PEER
+from muster.diagnosis.table.machines import HAND_MADE_MEETING, LOST_PEER, NO_CUDA, NO_GPU
 from muster.wire.verdicts import JobFacts, code_of
 
 # Codes whose usual advice says nothing that the message does not.
@@ -69,7 +69,11 @@ _BY_RULE: Mapping[str, Callable[[Case], str]] = {
     "name missing": lambda case: (
         python_errors.shadowed(case) or (case.cause.finding.next if case.cause.finding else "")
     ),
-    "no GPU here": python_errors.no_gpu,
+    NO_CUDA: python_errors.no_gpu,
+    NO_GPU: python_errors.no_gpu,
+    "mpirun rejects an option": lambda case: (
+        programs.bad_input(case) or (case.cause.finding.next if case.cause.finding else "")
+    ),
     "port taken": python_errors.port_taken,
     "shapes": python_errors.shapes,
     "requirements": programs.exit_code,

@@ -9,6 +9,11 @@ HAND_MADE_MEETING = "hand-made meeting"
 
 LOST_PEER = "lost peer"
 
+NO_CUDA = "build without CUDA"
+
+NO_GPU = "no GPU here"
+"""A script asks for a device that the node does not have. If the node has GPUs, its driver or the build is at fault."""
+
 DEVICES = (
     rule(
         "GPU memory",
@@ -33,13 +38,19 @@ DEVICES = (
         "gpu-illegal-address",
     ),
     rule(
-        "no GPU here",
+        NO_CUDA,
         "environment",
-        r"Found no NVIDIA driver|Torch not compiled with CUDA enabled|No CUDA GPUs are available"
-        r"|no CUDA-capable device is detected|CUDA driver version is insufficient|Attempting to "
-        r"deserialize object on a CUDA"
-        r"|ProcessGroupNCCL is only supported with GPUs|Distributed package doesn't have NCCL|Cuda is not available",
-        "python-no-gpu gang-nccl-without-gpu torchrun-wrong-count",
+        r"Torch not compiled with CUDA enabled|CUDA driver version is insufficient",
+        "python-no-gpu day-torch-device n-torch-device-cuda-asked",
+    ),
+    rule(
+        NO_GPU,
+        "exception",
+        r"Found no NVIDIA driver|No CUDA GPUs are available|no CUDA-capable device is detected"
+        r"|Attempting to deserialize object on a CUDA|Cuda is not available"
+        r"|ProcessGroupNCCL is only supported with GPUs|Distributed package doesn't have NCCL",
+        "gang-nccl-without-gpu gloo-nccl-without-gpu q-fw-nccl-build-no-gpu-gang q-gang-nccl-no-gpu border-new-group "
+        "border-torchrun-nccl torchrun-wrong-count torchrun-gpu-count-without-gpu",
     ),
     rule(
         "build does not fit the GPU",

@@ -342,6 +342,24 @@ ENVIRONMENT = (
         "said",
     ),
     rule(
+        "mpirun's hostfile",
+        "bad_input",
+        r"unable to open (?:the )?host ?file",
+        "border-mpirun-hostfile",
+        "Let `--hostfile` name a file that is in the code folder, or leave it out: mpirun then uses this node alone.",
+        "said",
+    ),
+    rule(
+        "mpirun rejects an option",
+        "bad_input",
+        r"unrecognized option was included on the \S{1,40} command line"
+        r"|^(?:mpirun|mpiexec|prterun): Error: unknown option"
+        r"|(?:directive|policy|modifier|qualifier) is not recognized|\bmatch_arg\b.{0,80}unrecognized argument",
+        "border-mpirun-option border-mpirun-map-by",
+        "mpirun does not take this option or its value: `mpirun --help` lists what it takes.",
+        "said",
+    ),
+    rule(
         "mpirun has too few slots",
         "bad_input",
         r"not enough slots available in the system",
@@ -356,7 +374,7 @@ DATA = (
         "data",
         "data_unavailable",
         r"Errno (?:5|107|116|121)\b|Stale file handle|Transport endpoint is not connected"
-        r"|^(?:FileNotFoundError|PermissionError|NotADirectoryError): .{0,500}/inputs/"
+        r"|^(?:FileNotFoundError|PermissionError|NotADirectoryError): .{0,500}/attempts/[^/]{1,200}/inputs/"
         r"|azure\.core\.exceptions\.\w+|NoSuchBucket|NoSuchKey|AuthenticationFailed"
         r"|NOT_FOUND: .{0,300}; No such file",
         "single-missing-data",
@@ -383,10 +401,18 @@ DATA = (
 SCRIPT = (
     rule(
         "unknown setting",
-        "exit_code",
+        "bad_input",
         r"Key '(?P<key>[^']{1,80})' is not in struct|Could not override '(?P<other>[^']{1,80})'",
         "hydra-unknown-key",
         "The configuration has no `{key}{other}`: check the spelling, or add it with `+{key}{other}=…`.",
+        "said",
+    ),
+    rule(
+        "override not understood",
+        "bad_input",
+        r"(?:no viable alternative at|mismatched|extraneous) input '(?P<text>[^']{1,80})'",
+        "border-hydra-override-not-closed",
+        "`{text}` in the command is not in the form `key=value` that Hydra reads: quote brackets and commas.",
         "said",
     ),
     rule(
@@ -430,8 +456,8 @@ SCRIPT = (
     rule(
         "checkpoint damaged",
         "exception",
-        r"PytorchStreamReader failed|failed finding central directory|BadZipFile|unexpected EOF, "
-        r"expected \d+ more bytes",
+        r"PytorchStreamReader failed|failed finding central directory|BadZipFile"
+        r"|unexpected EOF, expected \d+ more bytes",
         "python-checkpoint-truncated",
         "The checkpoint is truncated or damaged: it was still being written, or the disk was "
         "full. Load an earlier one.",
@@ -447,8 +473,7 @@ SCRIPT = (
     rule(
         "shapes",
         "exception",
-        r"mat1 and mat2 shapes cannot be multiplied \((?P<shapes>[\dx a-z]+)\)|size mismatch|The "
-        r"size of tensor a",
+        r"mat1 and mat2 shapes cannot be multiplied \((?P<shapes>[\dx a-z]+)\)|size mismatch|The size of tensor a",
         "python-shapes",
     ),
     rule(
