@@ -119,10 +119,11 @@ LIMIT_GENEROUS = 10.0
 LENGTH_HANDICAP = 1.0
 LENGTH_HANDICAP_MOST_S = 21_600.0
 # By how much one that passes the first in the queue may be expected to delay it: half of what that one must still wait
-# for those who were there before, and an hour until it would have started first-in-first-out. Those who passed it are
-# among them after six hours.
+# for those who were there before, and an hour until it would have started first-in-first-out. More than half a day
+# never counts, and whoever passed it is among those who were there before after six hours.
 DELAY_S = 3600.0
 DELAY_SHARE = 0.5
+DELAY_COUNTED_S = 43_200.0
 GUEST_S = 21_600.0
 # Whatever was expected: nobody passes it any more a week after it would have started first-in-first-out, and as long
 # again as it would have waited then.

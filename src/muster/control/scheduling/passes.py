@@ -36,7 +36,7 @@ from muster.control.scheduling.reservation import (
     would_fit_first,
 )
 from muster.control.scheduling.shares import standings
-from muster.defaults import DELAY_S, DELAY_SHARE, START_MARGIN_S
+from muster.defaults import DELAY_COUNTED_S, DELAY_S, DELAY_SHARE, START_MARGIN_S
 
 
 def schedule(queues: Mapping[str, Queue], capacity: Capacity, rules: Mapping[str, Rules], now: float) -> Decision:
@@ -190,10 +190,10 @@ class _Pass:
         return replace(head, first_at=first_at, due_at=due_at)
 
     def _try_early(self, gang: Gang) -> None:
-        """On the nodes kept for the first that waits if that one is hardly delayed, and on others if it would be.
+        """On nodes that are not kept for the first that waits, or on those if it is hardly delayed.
 
-        The kept ones are filled before others: they are held for a while anyway, and the others are left to those who
-        may not use these, or become empty themselves.
+        Without a declared limit it takes the kept ones first: they are held for a while anyway, and the others are
+        left to those who may not use these, or become empty themselves. A limit is a promise that others fit round.
         """
         assert self.head is not None
         if not self._fits(gang):
@@ -201,12 +201,13 @@ class _Pass:
                 self._hopeless.add(gang.need)
             return
         delay_s = self._delay_s(gang)
-        if delay_s <= self._allowance_s:
+        may_pass = delay_s <= self._allowance_s
+        if not (may_pass and gang.limit_s is None) and self._fits(gang, reserved_too=False):
+            self._start(gang, reserved_too=False)
+        elif may_pass:
             if delay_s or gang.limit_s is None:
                 self.overtakings.append(Overtaking(self.head.gang.run_id, gang.run_id, delay_s))
             self._start(gang, kept_first=True)
-        elif self._fits(gang, reserved_too=False):
-            self._start(gang, reserved_too=False)
 
     def _delay_s(self, gang: Gang) -> float:
         """By how much it is expected to delay the first that waits; the same for all of its kind."""
@@ -239,7 +240,7 @@ def expected_delay_s(gang: Gang, head: Head, now: float) -> float:
     if gang.length is None or (gang.limit_s is not None and head.starts_by != UNKNOWN):
         return UNKNOWN
     starts = head.cases or (head.likely_at,)
-    return sum(gang.length.excess_s(at - now) for at in starts) / len(starts)
+    return sum(gang.length.excess_s(at - now, most_s=DELAY_COUNTED_S) for at in starts) / len(starts)
 
 
 def allowance_s(head: Head, now: float) -> float:
