@@ -13,7 +13,7 @@ from muster.control.estimates.runs import Estimates
 from muster.control.estimates.waits import Interval, Waits
 from muster.control.scheduling.capacity import Capacity
 from muster.control.scheduling.model import HIGH, MEDIUM, Decision, Gang, Node, Part, Rules, Running, Start
-from muster.control.scheduling.outlook import wait_traits
+from muster.control.scheduling.outlook import others_waited_s, wait_traits
 from muster.control.scheduling.passes import schedule
 from muster.control.scheduling.queue import Queue
 from muster.simulation.jobs import CLUSTER, DAY_S, Job, Machines, Outcome
@@ -68,6 +68,8 @@ class _Told:
     traits: Traits
     since: float
     first: Interval
+    others_s: float
+    """For how long others had waited then."""
 
 
 class _Simulation:
@@ -214,14 +216,16 @@ class _Simulation:
             gang = self._gangs[run_id]
             if self.outcome.waits_s[self._number[run_id]] < 0:
                 traits = wait_traits(gang, self._queue, decision.heads.get(CLUSTER), now)
-                self._told[run_id] = _Told(traits, now, self._waits.interval(traits, now, now))
+                others_s = others_waited_s(gang, self._queue, now)
+                first = self._waits.interval(traits, now, now, others_s)
+                self._told[run_id] = _Told(traits, now, first, others_s)
         self._arrived.clear()
 
     def _check(self, told: _Told, began: float) -> None:
         self.outcome.forecasts += 1
         self.outcome.held += told.first.holds(began)
         if began > told.since + _LATER_S:
-            later = self._waits.interval(told.traits, told.since, told.since + _LATER_S)
+            later = self._waits.interval(told.traits, told.since, told.since + _LATER_S, told.others_s)
             self.outcome.later_forecasts += 1
             self.outcome.later_held += later.holds(began)
         self._waits.learn(told.traits, told.since, began, told.first)

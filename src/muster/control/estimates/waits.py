@@ -37,11 +37,16 @@ class Waits:
         self.told = 0
         self.held = 0
 
-    def interval(self, traits: Traits, since: float, now: float) -> Interval:
-        """For something that has waited since then; the longer it waits, the less the short waits count."""
+    def interval(self, traits: Traits, since: float, now: float, others_s: float = 0.0) -> Interval:
+        """For something that has waited since then; the longer it waits, the less the short waits count.
+
+        Waits are learned when they end, so that a jam is not among them while it lasts. That others before it have
+        waited for `others_s`, and still do, says that it may take as long as such waits do.
+        """
         length = self._book.length(traits)
         waited_s = max(0.0, now - since)
-        low_s, high_s = length.quantile(self._below, waited_s), length.quantile(1.0 - self._above, waited_s)
+        low_s = length.quantile(self._below, waited_s)
+        high_s = max(length.quantile(1.0 - self._above, each_s) for each_s in (waited_s, max(waited_s, others_s)))
         return Interval(now + low_s, now + high_s, now + length.quantile(0.5, waited_s))
 
     def learn(self, traits: Traits, since: float, began: float, told: Interval | None = None) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import bisect
 import heapq
 from collections import Counter, defaultdict
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from muster.control.scheduling.model import Need, Node, Part, Place, Running
@@ -54,10 +54,16 @@ class Pool:
         self.members: dict[str, list[Node]] = {}
 
     def condition(self, cluster: str) -> Condition:
-        idle = self.parts == 0
-        slots = max(0, self.cpus - self.ranks)
-        left = tuple(sorted(self.left.values())) if self.left else ()
-        return Condition(idle, len(self.free_gpus), slots, len(self.gpus), len(self.members[cluster]), left)
+        slots = self.cpus - self.ranks
+        values = (
+            self.parts == 0,
+            len(self.free_gpus),
+            slots if slots > 0 else 0,
+            len(self.gpus),
+            len(self.members[cluster]),
+            tuple(sorted(self.left.values())) if self.left else (),
+        )
+        return Condition._make(values)
 
 
 def fitting(pool: Condition, need: Need) -> int:
@@ -91,7 +97,7 @@ class _Cluster:
         self.conditions: dict[int, Condition] = {}
         self.sizes: dict[Condition, int] = {}
         self.reserved: frozenset[int] = frozenset()
-        self._heaps: dict[Condition, list[int]] = defaultdict(list)
+        self._sorted: dict[Condition, list[int]] = {}
         self._kept: Counter[Condition] = Counter()
         self._counted: dict[tuple[Need, bool], int] = {}
 
@@ -101,11 +107,18 @@ class _Cluster:
             return
         if old is not None:
             self.sizes[old] -= 1
-            if not self.sizes[old]:
-                del self.sizes[old], self._heaps[old]
+            if self.sizes[old]:
+                alike = self._sorted[old]
+                del alike[bisect.bisect_left(alike, index)]
+            else:
+                del self.sizes[old], self._sorted[old]
         self.conditions[index] = condition
-        self.sizes[condition] = self.sizes.get(condition, 0) + 1
-        heapq.heappush(self._heaps[condition], index)
+        if condition in self.sizes:
+            self.sizes[condition] += 1
+            bisect.insort(self._sorted[condition], index)
+        else:
+            self.sizes[condition] = 1
+            self._sorted[condition] = [index]
         self._counted.clear()
         if index in self.reserved and old is not None:
             self._kept[old] -= 1
@@ -125,24 +138,13 @@ class _Cluster:
             self._counted[need, reserved_too] = found
         return found
 
-    def candidates(self, need: Need, reserved: bool) -> Generator[int, None, None]:
+    def candidates(self, need: Need, reserved: bool) -> Iterator[int]:
         """Pools that can take something of a gang, the fullest first, lowest first among equals."""
         for condition in sorted(self.sizes):
-            if fitting(condition, need) == 0:
-                continue
-            heap = self._heaps[condition]
-            drawn: list[int] = []
-            try:
-                while heap:
-                    index = heapq.heappop(heap)
-                    if self.conditions.get(index) != condition or (drawn and drawn[-1] == index):
-                        continue
-                    drawn.append(index)
+            if fitting(condition, need):
+                for index in self._sorted[condition]:
                     if (index in self.reserved) == reserved:
                         yield index
-            finally:
-                for index in drawn:
-                    heapq.heappush(heap, index)
 
 
 class Capacity:
@@ -159,6 +161,7 @@ class Capacity:
         self._end_of: dict[str, float] = {}
         self._outdated: list[tuple[float, str]] = []
         self._ever: dict[tuple[str, Need], int] = {}
+        self._kinds: dict[str, Counter[Condition]] = {}
         for cluster, members in nodes.items():
             for node in members:
                 self._add(cluster, node)
@@ -210,7 +213,8 @@ class Capacity:
         if excluded:
             return sum(empty(pool, cluster, need, excluded) for pool in self.pools_of(cluster))
         if (cluster, need) not in self._ever:
-            self._ever[cluster, need] = sum(empty(pool, cluster, need, ()) for pool in self.pools_of(cluster))
+            kinds = self._kinds_of(cluster).items()
+            self._ever[cluster, need] = sum(fitting(kind, need) * number for kind, number in kinds)
         return self._ever[cluster, need]
 
     def gpus_per_node(self, cluster: str) -> int:
@@ -219,20 +223,24 @@ class Capacity:
         return 0 if index is None else len(self.pools[index].gpus)
 
     def pick(
-        self, cluster: str, need: Need, reserved_too: bool = True, excluded: Collection[str] = ()
+        self,
+        cluster: str,
+        need: Need,
+        reserved_too: bool = True,
+        excluded: Collection[str] = (),
+        reserved_first: bool = False,
     ) -> tuple[Place, ...]:
-        """Places for a gang that fits: fullest nodes first, so that whole nodes stay free; reserved ones last."""
+        """Places for a gang that fits: fullest nodes first, so that whole nodes stay free."""
         index = self._clusters[cluster]
         places: list[Place] = []
-        for reserved in (False, True) if reserved_too else (False,):
+        for reserved in (reserved_first, not reserved_first) if reserved_too else (False,):
             if len(places) == need.nodes:
                 break
-            candidates = index.candidates(need, reserved)
-            for number in candidates:
-                places += self._on_pool(self.pools[number], cluster, need, need.nodes - len(places), excluded)
+            for number in index.candidates(need, reserved):
+                condition = index.conditions[number]
+                self._on_pool(self.pools[number], cluster, condition, need, excluded, places)
                 if len(places) == need.nodes:
                     break
-            candidates.close()
         return tuple(places)
 
     def hold(self, running: Running, now: float | None = None) -> None:
@@ -267,6 +275,14 @@ class Capacity:
         """The condition of each pool of a cluster, by its index."""
         return self._clusters[cluster].conditions
 
+    def _kinds_of(self, cluster: str) -> Counter[Condition]:
+        """How many pools of each kind a cluster would have if nothing ran."""
+        if cluster not in self._kinds:
+            self._kinds[cluster] = Counter(
+                when_empty(pool, len(pool.members[cluster])) for pool in self.pools_of(cluster)
+            )
+        return self._kinds[cluster]
+
     def _note_end(self, running: Running, now: float) -> None:
         at = self._end_of[running.run_id] = running.likely_end(now)
         bisect.insort(self._ends, (at, running.run_id))
@@ -286,21 +302,29 @@ class Capacity:
         pool.members.setdefault(cluster, []).append(node)
         self._pool_of[node.name] = pool
 
-    def _on_pool(self, pool: Pool, cluster: str, need: Need, wanted: int, excluded: Collection[str]) -> Iterator[Place]:
+    def _on_pool(
+        self,
+        pool: Pool,
+        cluster: str,
+        condition: Condition,
+        need: Need,
+        excluded: Collection[str],
+        places: list[Place],
+    ) -> None:
+        """Add as many places on a pool as it can take of what the gang still needs."""
         members = pool.members[cluster]
-        condition = pool.condition(cluster)
         if excluded:
             members = [node for node in members if node.name not in excluded]
             condition = condition._replace(members=len(members))
-        parts = fitting(condition, need if wanted == need.nodes else need._replace(nodes=wanted))
+        parts = fitting(condition, need._replace(nodes=need.nodes - len(places)) if places else need)
         if not parts:
             return
         if need.share < 1:
-            yield from _in_part(pool, members[:parts], need)
+            places.extend(_in_part(pool, members[:parts], need))
             return
         share = len(pool.gpus) // parts if need.gpus is None else need.gpus
         for number, node in enumerate(members[:parts]):
-            yield Place(node, need.ranks, tuple(pool.free_gpus[number * share : (number + 1) * share]))
+            places.append(Place(node, need.ranks, tuple(pool.free_gpus[number * share : (number + 1) * share])))
 
     def _lost_to(self, excluded: Collection[str], cluster: str, need: Need, reserved_too: bool) -> int:
         lost = 0
@@ -379,5 +403,9 @@ def empty(pool: Pool, cluster: str, need: Need, excluded: Collection[str]) -> in
     """How many parts of a gang the pool could take if nothing ran on it."""
     if cluster not in pool.members:
         return 0
-    members = sum(node.name not in excluded for node in pool.members[cluster])
-    return fitting(Condition(True, len(pool.gpus), pool.cpus, len(pool.gpus), members), need)
+    return fitting(when_empty(pool, sum(node.name not in excluded for node in pool.members[cluster])), need)
+
+
+def when_empty(pool: Pool, members: int) -> Condition:
+    """The condition of a pool on which nothing runs."""
+    return Condition(True, len(pool.gpus), pool.cpus, len(pool.gpus), members)

@@ -9,11 +9,18 @@ from muster.control.scheduling.queue import Queue
 
 def wait_traits(gang: Gang, queue: Queue, head: Head | None, now: float) -> Traits:
     """From coarse to fine: its size, how many wait that want as little or less, when the first is likely to start."""
-    size = gang.need.nodes * max(1, gang.need.gpus or gang.need.ranks)
+    size = _size(gang.need.nodes, gang.need.gpus, gang.need.ranks)
     rivals = sum(count for need, count in queue.shapes.items() if _size(need.nodes, need.gpus, need.ranks) <= size)
     at = UNKNOWN if head is None else head.likely_at
     soon = -1 if at == UNKNOWN else _bucket(max(0.0, at - now) / 60.0)
     return (_bucket(size), _bucket(rivals), gang.priority, soon)
+
+
+def others_waited_s(gang: Gang, queue: Queue, now: float) -> float:
+    """For how long the first of those that want as little or less has waited."""
+    most = _size(gang.need.nodes, gang.need.gpus, gang.need.ranks)
+    first = next((other for other in queue if _size(other.need.nodes, other.need.gpus, other.need.ranks) <= most), gang)
+    return max(0.0, now - first.queued_at)
 
 
 def _size(nodes: int, gpus: int | None, ranks: int) -> int:

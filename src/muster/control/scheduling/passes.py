@@ -81,6 +81,7 @@ class _Pass:
         self.overtakings: list[Overtaking] = []
         self.head: Head | None = None
         self._allowance_s = 0.0
+        self._delays_s: dict[tuple[int, float | None], float] = {}
 
     def run(self) -> None:
         if self._rules.closed:
@@ -156,8 +157,7 @@ class _Pass:
 
     def _may_pass(self, gang: Gang) -> bool:
         """Whether it could start before the first that waits, once there is room on the nodes kept for that one."""
-        assert self.head is not None
-        return expected_delay_s(gang, self.head, self._now) <= self._allowance_s
+        return self._delay_s(gang) <= self._allowance_s
 
     def _fits(self, gang: Gang, reserved_too: bool = True) -> bool:
         if self._rules.hands_on:
@@ -190,29 +190,41 @@ class _Pass:
         return replace(head, first_at=first_at, due_at=due_at)
 
     def _try_early(self, gang: Gang) -> None:
-        """On nodes that are not kept for the first that waits, or on those if it is hardly delayed."""
+        """On nodes that are not kept for the first that waits, or on those if it is hardly delayed.
+
+        Without a declared limit it takes the kept ones first: they are held for a while anyway, and the others are
+        left to those who may not use these, or become empty themselves. A limit is a promise that others fit round.
+        """
         assert self.head is not None
-        if self._fits(gang, reserved_too=False):
-            self._start(gang, reserved_too=False)
-            return
         if not self._fits(gang):
             if not gang.excluded:
                 self._hopeless.add(gang.need)
             return
-        delay_s = expected_delay_s(gang, self.head, self._now)
-        if delay_s > self._allowance_s:
-            return
-        if delay_s or gang.limit_s is None:
-            self.overtakings.append(Overtaking(self.head.gang.run_id, gang.run_id, delay_s))
-        self._start(gang)
+        delay_s = self._delay_s(gang)
+        may_pass = delay_s <= self._allowance_s
+        if not (may_pass and gang.limit_s is None) and self._fits(gang, reserved_too=False):
+            self._start(gang, reserved_too=False)
+        elif may_pass:
+            if delay_s or gang.limit_s is None:
+                self.overtakings.append(Overtaking(self.head.gang.run_id, gang.run_id, delay_s))
+            self._start(gang, kept_first=True)
 
-    def _start(self, gang: Gang, reserved_too: bool = True) -> None:
+    def _delay_s(self, gang: Gang) -> float:
+        """By how much it is expected to delay the first that waits; the same for all of its kind."""
+        assert self.head is not None
+        kind = (id(gang.length), gang.limit_s)
+        if kind not in self._delays_s:
+            self._delays_s[kind] = expected_delay_s(gang, self.head, self._now)
+        return self._delays_s[kind]
+
+    def _start(self, gang: Gang, reserved_too: bool = True, kept_first: bool = False) -> None:
         if self._rules.hands_on:
             places = _places_to_come(gang, self._capacity.gpus_per_node(self._cluster))
         else:
-            places = self._capacity.pick(self._cluster, gang.need, reserved_too, gang.excluded)
-        self.starts.append(Start(gang.run_id, places))
-        running = running_of(gang, Start(gang.run_id, places), self._now)
+            places = self._capacity.pick(self._cluster, gang.need, reserved_too, gang.excluded, kept_first)
+        start = Start(gang.run_id, places)
+        self.starts.append(start)
+        running = running_of(gang, start, self._now)
         self._capacity.hold(running, self._now)
         self._usage.add(running)
 

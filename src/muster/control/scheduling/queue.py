@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import bisect
 import heapq
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from muster.control.scheduling.model import UNKNOWN, Decision, Gang, Need
 from muster.control.scheduling.shares import Standing
 
 _Lane = tuple[Need, str]
-"""Gangs of one shape and one user; their order among each other never changes."""
+"""Gangs of one shape and one user; which of them is the shortest never changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,29 +37,32 @@ class Queue:
         self._gangs = sorted(gangs, key=_order)
         known = passed or {}
         self._passed = {gang.run_id: known[gang.run_id] for gang in self._gangs if gang.run_id in known}
-        self._lanes: dict[_Lane, list[Gang]] = {}
+        self._of_user: dict[str, list[Gang]] = {}
         self._short_lanes: dict[_Lane, list[Gang]] = {}
         self.shapes: dict[Need, int] = {}
         for gang in self._gangs:
-            self._lanes.setdefault((gang.need, gang.user), []).append(gang)
+            self._of_user.setdefault(gang.user, []).append(gang)
+            self._short_lanes.setdefault((gang.need, gang.user), []).append(gang)
             self.shapes[gang.need] = self.shapes.get(gang.need, 0) + 1
-        self._short_lanes = {key: sorted(lane, key=_length) for key, lane in self._lanes.items()}
+        for lane in self._short_lanes.values():
+            lane.sort(key=_length)
 
     def add(self, gang: Gang) -> None:
         bisect.insort(self._gangs, gang, key=_order)
-        key = (gang.need, gang.user)
-        bisect.insort(self._lanes.setdefault(key, []), gang, key=_order)
-        bisect.insort(self._short_lanes.setdefault(key, []), gang, key=_length)
+        bisect.insort(self._of_user.setdefault(gang.user, []), gang, key=_order)
+        bisect.insort(self._short_lanes.setdefault((gang.need, gang.user), []), gang, key=_length)
         self.shapes[gang.need] = self.shapes.get(gang.need, 0) + 1
 
     def remove(self, gang: Gang) -> None:
         del self._gangs[self.position(gang)]
         key = (gang.need, gang.user)
-        lane, short = self._lanes[key], self._short_lanes[key]
-        del lane[bisect.bisect_left(lane, gang.order, key=_order)]
+        mine, short = self._of_user[gang.user], self._short_lanes[key]
+        del mine[bisect.bisect_left(mine, gang.order, key=_order)]
         del short[bisect.bisect_left(short, _length(gang), key=_length)]
-        if not lane:
-            del self._lanes[key], self._short_lanes[key]
+        if not mine:
+            del self._of_user[gang.user]
+        if not short:
+            del self._short_lanes[key]
         self.shapes[gang.need] -= 1
         if not self.shapes[gang.need]:
             del self.shapes[gang.need]
@@ -94,21 +97,30 @@ class Queue:
         """By priority, arrival and what each user has used lately."""
         if not standings:
             return iter(self._gangs)
-
-        def place(gang: Gang) -> tuple[float, int]:
-            standing = standings.get(gang.user)
-            return gang.order if standing is None else (gang.order[0] + standing.behind_s, gang.seq)
-
-        return _merged(self._lanes, place, frozenset())
+        lanes = [_behind(gangs, standings.get(user)) for user, gangs in self._of_user.items()]
+        return (gang for _, _, gang in heapq.merge(*lanes))
 
     def shortest_first(self, standings: Mapping[str, Standing], hopeless: Collection[Need]) -> Iterator[Gang]:
         """By priority and likely length: the order in which gangs may start early. `hopeless` may grow meanwhile."""
-
-        def place(gang: Gang) -> tuple[float, ...]:
-            standing = standings.get(gang.user)
-            return (-gang.priority, gang.likely_s * (standing.weight if standing else 1.0), *gang.order)
-
-        return _merged(self._short_lanes, place, hopeless)
+        weights = {user: standing.weight for user, standing in standings.items()}
+        heads: list[tuple[int, float, tuple[float, int], int, list[Gang]]] = []
+        for (need, user), lane in self._short_lanes.items():
+            if need not in hopeless:
+                gang = lane[0]
+                heads.append((-gang.priority, gang.likely_s * weights.get(user, 1.0), gang.order, 0, lane))
+        heapq.heapify(heads)
+        while heads:
+            *_, index, lane = heads[0]
+            gang = lane[index]
+            if gang.need not in hopeless:
+                yield gang
+            index += 1
+            if index == len(lane) or gang.need in hopeless:
+                heapq.heappop(heads)
+                continue
+            gang = lane[index]
+            place = gang.likely_s * weights.get(gang.user, 1.0)
+            heapq.heapreplace(heads, (-gang.priority, place, gang.order, index, lane))
 
     def __iter__(self) -> Iterator[Gang]:
         return iter(self._gangs)
@@ -117,27 +129,10 @@ class Queue:
         return len(self._gangs)
 
 
-def _merged(
-    lanes: Mapping[_Lane, list[Gang]], place: Callable[[Gang], tuple[float, ...]], hopeless: Collection[Need]
-) -> Iterator[Gang]:
-    """The gangs of all lanes by their place; lanes of hopeless shapes are left."""
-    heads = [
-        (place(lane[0]), number, 0, lane)
-        for number, ((need, _), lane) in enumerate(lanes.items())
-        if need not in hopeless
-    ]
-    heapq.heapify(heads)
-    while heads:
-        _, number, index, lane = heads[0]
-        gang = lane[index]
-        if gang.need in hopeless:
-            heapq.heappop(heads)
-            continue
-        yield gang
-        if gang.need in hopeless or index + 1 == len(lane):
-            heapq.heappop(heads)
-        else:
-            heapq.heapreplace(heads, (place(lane[index + 1]), number, index + 1, lane))
+def _behind(gangs: Iterable[Gang], standing: Standing | None) -> Iterator[tuple[float, int, Gang]]:
+    """The gangs of one user with their places, as far back as it stands."""
+    behind_s = 0.0 if standing is None else standing.behind_s
+    return ((gang.order[0] + behind_s, gang.seq, gang) for gang in gangs)
 
 
 def _order(gang: Gang) -> tuple[float, int]:

@@ -71,6 +71,17 @@ class Holder:
     length: Length
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a run that waits was told first, and on which grounds."""
+
+    traits: Traits
+    since: float
+    first: Interval
+    others_s: float = 0.0
+    """For how long others had waited then."""
+
+
 class Learned:
     """Lengths, waits and use."""
 
@@ -86,8 +97,8 @@ class Learned:
         for row in reversed(transaction.execute(_ENDED).all()):
             self._learn(row, traits_of_run(row))
         for row in reversed(transaction.execute(_WAITED).all()):
-            traits, told = forecast_of(row.forecast)
-            self.waits.learn(traits, row.forecast["told_at"], row.started_at, told)
+            told = told_of(row.forecast)
+            self.waits.learn(told.traits, told.since, row.started_at, told.first)
         for row in transaction.execute(_USED, {"after": now - _OLDEST_S}):
             held_s = (len(row.gpus) * (row.gpu_share or 1) or 1) * (row.ended_at - row.created_at)
             self.ledger(row.cluster).add(row.submitted_by or "", held_s, row.ended_at)
@@ -140,19 +151,26 @@ def load_progress(transaction: Transaction, ids: Sequence[str]) -> Mapping[str, 
     return {run_id: least for run_id, reports in found.items() if (least := slowest(reports)) is not None}
 
 
-def forecast_of(record: Any) -> tuple[Traits, Interval]:
+def told_of(record: Any) -> Told:
     """What a run was told first, as its record keeps it."""
-    return tuple(record["traits"]), Interval(record["low_at"], record["high_at"])
+    first = Interval(record["low_at"], record["high_at"])
+    return Told(tuple(record["traits"]), record["told_at"], first, record.get("others_s", 0.0))
 
 
-def keep_forecasts(transaction: Transaction, told: Sequence[tuple[str, Traits, Interval]], now: float) -> None:
+def keep_forecasts(transaction: Transaction, told: Mapping[str, Told]) -> None:
     """Write down what runs were told first, so that it can be compared with what came."""
     rows = [
         {
             "run_id": run_id,
-            "record": {"told_at": now, "low_at": first.low_at, "high_at": first.high_at, "traits": list(traits)},
+            "record": {
+                "told_at": each.since,
+                "low_at": each.first.low_at,
+                "high_at": each.first.high_at,
+                "traits": list(each.traits),
+                "others_s": each.others_s,
+            },
         }
-        for run_id, traits, first in told
+        for run_id, each in told.items()
     ]
     if rows:
         transaction.execute(_KEEP_FORECAST, rows)

@@ -20,7 +20,7 @@ from muster.control.estimates.waits import Interval
 from muster.control.scheduling.capacity import Capacity
 from muster.control.scheduling.explain import Explanations, head_reason
 from muster.control.scheduling.model import UNKNOWN, Decision, Gang, Need, Part, Rules, Running
-from muster.control.scheduling.outlook import wait_traits
+from muster.control.scheduling.outlook import others_waited_s, wait_traits
 from muster.control.scheduling.queue import Passed, Queue
 from muster.defaults import GRACE_CANCEL_S, PRIORITY_HEADSTART_S, PROGRESS_STEADY_S, START_MARGIN_S
 from muster.host import clock
@@ -33,9 +33,10 @@ from muster.server.queue.environments import Environments
 from muster.server.queue.estimates import (
     Holder,
     Learned,
-    forecast_of,
+    Told,
     keep_forecasts,
     load_progress,
+    told_of,
     traits_of_run,
     with_progress,
 )
@@ -77,15 +78,6 @@ def _holding() -> Any:
 
 
 _HOLDING = _holding()
-
-
-@dataclass(frozen=True)
-class Told:
-    """What a run that waits was told first, and on which grounds."""
-
-    traits: Traits
-    since: float
-    first: Interval
 
 
 class RunQueue:
@@ -185,15 +177,17 @@ class RunQueue:
         started = {start.run_id for start in decision.starts}
         for run_id in started:
             self._begin(run_id, capacity.running[run_id], now)
-        news: list[tuple[str, Traits, Interval]] = []
+        news: dict[str, Told] = {}
         for run_id in self._untold - started:
             gang = self._gangs.get(run_id)
             if gang is None or run_id in self._told:
                 continue
-            traits = wait_traits(gang, self.queues[gang.cluster], decision.heads.get(gang.cluster), now)
-            told = self._told[run_id] = Told(traits, now, self.learned.waits.interval(traits, now, now))
-            news.append((run_id, traits, told.first))
-        keep_forecasts(transaction, news, now)
+            queue = self.queues[gang.cluster]
+            traits = wait_traits(gang, queue, decision.heads.get(gang.cluster), now)
+            others_s = others_waited_s(gang, queue, now)
+            first = self.learned.waits.interval(traits, now, now, others_s)
+            news[run_id] = self._told[run_id] = Told(traits, now, first, others_s)
+        keep_forecasts(transaction, news)
         self._untold.clear()
 
     def _begin(self, run_id: str, running: Running, now: float) -> None:
@@ -209,7 +203,9 @@ class RunQueue:
     def starts_between(self, run_id: str, now: float) -> Interval | None:
         """When a queued run is likely to start; callable from any thread."""
         told = self._told.get(run_id)
-        return None if told is None else self.learned.waits.interval(told.traits, told.since, now)
+        if told is None:
+            return None
+        return self.learned.waits.interval(told.traits, told.since, now, told.others_s)
 
     def explain(self, decision: Decision, capacity: Capacity, rules: Mapping[str, Rules], now: float) -> None:
         """Keep why everybody waits, for those who ask."""
@@ -270,8 +266,7 @@ class RunQueue:
         traits = self._kinds[row.id] = traits_of_run(row)
         gang = self._gangs[row.id] = gang_of(row, self.learned.length_of(row, traits))
         if row.forecast is not None and row.started_at is None:
-            traits, first = forecast_of(row.forecast)
-            self._told[row.id] = Told(traits, row.forecast["told_at"], first)
+            self._told[row.id] = told_of(row.forecast)
         elif row.started_at is None:
             self._untold.add(row.id)
         return gang

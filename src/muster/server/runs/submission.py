@@ -62,13 +62,15 @@ def accept(context: Context, transaction: Transaction, submission: Submission, h
     run_id = new_id(given)
     output_assets.check(transaction.connection, given)
     spec = _settled(context, transaction.connection, output_assets.placed(given, run_id), submission.submitted_by)
-    notices = [*submission.notices, *_check(context, transaction.connection, spec, submission)]
+    check_plan(spec)
+    cluster = find_cluster(transaction.connection, spec.compute)
+    notices = [*submission.notices, *_check(context, cluster, spec, submission)]
     settled = records.settle(context, transaction.connection, spec, submission.python, submission.packages)
     notices += settled.notices
     spec = spec.model_copy(update={"environment_variables": {**settled.variables, **spec.environment_variables}})
     # Arguments of the job's own could give the container the machine's folders.
     in_container = settled.container is not None and not spec.resources.container_args
-    spec = _isolated(context, transaction.connection, spec, submission.submitted_by, in_container)
+    spec = _isolated(context, cluster.engine, spec, submission.submitted_by, in_container)
     now = clock.now()
     row = _row(run_id, spec, submission, settled, now)
     if not holds_cpus:
@@ -127,10 +129,8 @@ def _settled(context: Context, connection: Connection, given: JobSpec, submitted
     return spec.model_copy(update={"after": dependencies.settle(connection, spec.after)}) if spec.after else spec
 
 
-def _check(context: Context, connection: Connection, spec: JobSpec, submission: Submission) -> list[str]:
-    """Refuse what this workspace cannot run; returns notices."""
-    check_plan(spec)
-    row = find_cluster(connection, spec.compute)
+def _check(context: Context, row: Any, spec: JobSpec, submission: Submission) -> list[str]:
+    """Refuse what this cluster cannot run; returns notices."""
     if row.state == clusters.DELETING:
         raise errors.Conflict(f"the cluster {row.name} is being deleted", "Choose another compute.")
     nodes = clusters.offered(context, clusters.cluster_of(row))
@@ -151,12 +151,9 @@ def _check(context: Context, connection: Connection, spec: JobSpec, submission: 
     return [*no_effect_notices(spec), *([f"{row.name}: {away}"] if away else [])]
 
 
-def _isolated(
-    context: Context, connection: Connection, spec: JobSpec, person: str | None, in_container: bool
-) -> JobSpec:
+def _isolated(context: Context, engine: str, spec: JobSpec, person: str | None, in_container: bool) -> JobSpec:
     """The job with what keeps its ranks from others; refused where nothing does and something must."""
     people, engines = context.tokens.people, context.nodes.engines
-    engine = find_cluster(connection, spec.compute).engine
     here = engines.on_this_machine(engine)
     is_admin = person is None or people.role(person) == ADMIN
     needs_look = here and (spec.isolation or context.isolation or (people.is_shared and not is_admin))

@@ -129,3 +129,14 @@ def test_an_interval_moves_on_while_one_waits():
     first, later = waits.interval(("x",), 0.0, 0.0), waits.interval(("x",), 0.0, 1000.0)
     assert first.low_at < 120 and later.low_at > 1000.0
     assert later.likely_at > 3600
+
+
+def test_an_interval_reaches_further_while_others_wait_for_long():
+    """A jam is learned when it is over; until then those who are in it are the only sign of it."""
+    waits = Waits()
+    for wait_s in (60.0, 120.0, 600.0, 7200.0) * 20:
+        waits.learn(("x",), 0.0, wait_s)
+    calm, jam = waits.interval(("x",), 0.0, 0.0), waits.interval(("x",), 0.0, 0.0, others_s=40_000.0)
+    assert jam.low_at == calm.low_at
+    assert jam.high_at > 2 * calm.high_at
+    assert waits.interval(("x",), 0.0, 0.0, others_s=7000.0).high_at >= calm.high_at
