@@ -1,5 +1,5 @@
 """Datasets, under their v1 module name."""
 
-from muster.sdk.dataset import Dataset
+from muster.sdk.data.dataset import Dataset
 
 __all__ = ["Dataset"]

@@ -1,5 +1,5 @@
 """Datastores, under their v1 module name."""
 
-from muster.sdk.datastore import Datastore
+from muster.sdk.data.datastore import Datastore
 
 __all__ = ["Datastore"]

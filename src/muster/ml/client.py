@@ -23,7 +23,7 @@ from muster.ml.online import OnlineDeployments, OnlineEndpoints
 from muster.ml.online_entities import ManagedOnlineDeployment, ManagedOnlineEndpoint
 from muster.ml.operations import Done
 from muster.sdk import compute, model
-from muster.sdk.datastore import Datastore
+from muster.sdk.data.datastore import Datastore
 from muster.sdk.notices import tell
 from muster.sdk.workspace import Workspace
 from muster.storage.addresses import DEFAULT_DATASTORE

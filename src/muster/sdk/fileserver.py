@@ -5,7 +5,7 @@ from __future__ import annotations
 from muster.client.fileservers.calls import FileServers, new_file_server, parse_size
 from muster.errors import UserError
 from muster.sdk.connected import Connected
-from muster.sdk.datastore import DataPath, Datastore
+from muster.sdk.data.datastore import DataPath, Datastore
 from muster.wire.codec import Json, to_json
 from muster.wire.data.fileservers import FileServerView, FillView
 

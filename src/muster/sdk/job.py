@@ -11,8 +11,8 @@ from muster.errors import JobError
 from muster.job.explain import make_spec
 from muster.job.rules import IDENTIFIER
 from muster.job.spec import JobSpec
-from muster.sdk.dataset import DatasetConsumptionConfig, FileDataset, OutputFileDatasetConfig, in_datastore
-from muster.sdk.datastore import DataPath
+from muster.sdk.data.dataset import DatasetConsumptionConfig, FileDataset, OutputFileDatasetConfig, in_datastore
+from muster.sdk.data.datastore import DataPath
 from muster.sdk.environment import Environment, to_spec
 from muster.sdk.notices import ignored
 from muster.sdk.runconfig import (

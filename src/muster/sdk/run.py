@@ -17,9 +17,9 @@ from muster.runtime.run import Run as ContextRun
 from muster.runtime.uploads import check_name, folder_files
 from muster.sdk import notebook
 from muster.sdk.connected import Connected
+from muster.sdk.data.output import LineMerger, show
 from muster.sdk.environment import Environment, from_spec
 from muster.sdk.model import Model, framework_tags
-from muster.sdk.output import LineMerger, show
 from muster.sdk.run_log import RunLog
 from muster.wire.codec import Json, to_json
 from muster.wire.runs import RunView

@@ -15,8 +15,8 @@ from muster.client.workspace import FOLDER, WorkspaceRef, create_workspace, find
 from muster.errors import NotFound, UserError
 from muster.host.files import read_json
 from muster.sdk.compute import ComputeTarget
-from muster.sdk.dataset import Dataset, FileDataset
-from muster.sdk.datastore import Datastore
+from muster.sdk.data.dataset import Dataset, FileDataset
+from muster.sdk.data.datastore import Datastore
 from muster.sdk.environment import Environment
 from muster.sdk.experiment import Experiment
 from muster.sdk.keyvault import Keyvault

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from muster.errors import JobError
-from muster.sdk.dataset import Dataset
-from muster.sdk.gathering import _matches, gather, is_several
+from muster.sdk.data.dataset import Dataset
+from muster.sdk.data.gathering import _matches, gather, is_several
 
 
 @pytest.fixture(autouse=True)

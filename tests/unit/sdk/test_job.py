@@ -10,7 +10,7 @@ import pytest
 from muster.errors import JobError, NotFound
 from muster.job.parts import Input, Mpi, PyTorch, TensorFlow
 from muster.sdk.conda import CondaDependencies
-from muster.sdk.dataset import Dataset, OutputFileDatasetConfig
+from muster.sdk.data.dataset import Dataset, OutputFileDatasetConfig
 from muster.sdk.environment import Environment, from_spec, to_spec
 from muster.sdk.job import to_job
 from muster.sdk.runconfig import (

@@ -64,7 +64,7 @@ def accept(context: Context, transaction: Transaction, submission: Submission, h
     spec = _settled(context, transaction.connection, output_assets.placed(given, run_id), submission.submitted_by)
     check_plan(spec)
     cluster = find_cluster(transaction.connection, spec.compute)
-    notices = [*submission.notices, *_check(context, cluster, spec, submission)]
+    notices = [*submission.notices, *_check(context, transaction.connection, cluster, spec, submission)]
     settled = records.settle(context, transaction.connection, spec, submission.python, submission.packages)
     notices += settled.notices
     spec = spec.model_copy(update={"environment_variables": {**settled.variables, **spec.environment_variables}})
@@ -86,7 +86,7 @@ def accept(context: Context, transaction: Transaction, submission: Submission, h
 def tried(context: Context, connection: Connection, submission: Submission) -> JobSpec:
     """The job with the versions of its data fixed, after all that `accept` would refuse; nothing is queued."""
     spec = _settled(context, connection, make_spec(dict(submission.spec)), submission.submitted_by)
-    _check(context, connection, spec, submission)
+    _check(context, connection, find_cluster(connection, spec.compute), spec, submission)
     records.settle(context, connection, spec, submission.python, submission.packages)
     return spec
 
@@ -129,7 +129,7 @@ def _settled(context: Context, connection: Connection, given: JobSpec, submitted
     return spec.model_copy(update={"after": dependencies.settle(connection, spec.after)}) if spec.after else spec
 
 
-def _check(context: Context, row: Any, spec: JobSpec, submission: Submission) -> list[str]:
+def _check(context: Context, connection: Connection, row: Any, spec: JobSpec, submission: Submission) -> list[str]:
     """Refuse what this cluster cannot run; returns notices."""
     if row.state == clusters.DELETING:
         raise errors.Conflict(f"the cluster {row.name} is being deleted", "Choose another compute.")

@@ -18,7 +18,7 @@ from muster.client.storage import Storage
 from muster.errors import JobError
 from muster.host.hashing import sha256_of
 from muster.paths import environments_dir
-from muster.sdk.datastore import DataPath
+from muster.sdk.data.datastore import DataPath
 from muster.sdk.notices import tell
 
 _WILD = "*?"

@@ -17,8 +17,8 @@ from typing import Any
 from muster.client.storage import Storage
 from muster.errors import JobError
 from muster.sdk.connected import Connected
-from muster.sdk.datastore import DataPath, Datastore
-from muster.sdk.gathering import gather, is_several
+from muster.sdk.data.datastore import DataPath, Datastore
+from muster.sdk.data.gathering import gather, is_several
 from muster.storage.addresses import DEFAULT_DATASTORE, Location, datastore_address, parse_address
 from muster.wire.data.access import FileEntry
 from muster.wire.data.assets import AssetView, NewAsset

@@ -1,0 +1,1 @@
+"""Data in the v1 SDK: datastores, data sets, and where outputs go."""
