@@ -324,16 +324,6 @@ for step in range(1000):
         num_ranks=3,
     ),
     Failure(
-        name="border-accelerate-no-python",
-        code="launcher_missing",
-        also_codes=("bad_input", "exception"),
-        command="accelerate launch --cpu --num_processes 1 --no_python ./trainer.bin --epochs 3",
-        wanted=("No such file or directory: './trainer.bin'",),
-        helpful=(r"trainer\.bin",),
-        misleading=NO_NETWORK,
-        venv="extra",
-    ),
-    Failure(
         name="border-script-starts-missing-tool",
         code="exception",
         also_codes=("launcher_missing",),
