@@ -71,7 +71,7 @@ def create(
     \b
     Examples:
       muster batch-endpoint create nightly
-      muster batch-endpoint create -f endpoint.yml
+      muster batch-endpoint create -f batch-endpoint.yml
     """
     if file is None and name is None:
         raise UserError("the endpoint has no name", "Write `muster batch-endpoint create NAME`, or give -f FILE.")
@@ -169,7 +169,7 @@ def invoke(
     \b
     Examples:
       muster batch-endpoint invoke nightly --input ./images --output ./predictions
-      muster batch-endpoint invoke nightly --input azureml:images:3 --mini-batch-size 20 --detach
+      muster batch-endpoint invoke nightly --input azureml:digits:1 --mini-batch-size 20 --detach
     """
     client = connect()
     path, kind = data_input(client, data)
@@ -220,7 +220,7 @@ def update(
 
     \b
     Examples:
-      muster batch-endpoint update nightly --default second
+      muster batch-endpoint update nightly --default first
     """
     if default is None and description is None and not tags:
         raise UserError("there is nothing to change", "Give --default DEPLOYMENT, --description or --tag.")

@@ -114,8 +114,8 @@ def fill(
 
     \b
     Examples:
-      muster fileserver fill imagenet azureml://datastores/photos/paths/train --to train
-      muster fileserver fill imagenet azureml:imagenet:1
+      muster fileserver fill imagenet azureml://datastores/scratch --to train
+      muster fileserver fill imagenet azureml:digits:1
     """
     servers = FileServers(connect().calls)
     view = servers.fill(name, source, to)
