@@ -115,7 +115,6 @@ def fill(
     \b
     Examples:
       muster fileserver fill imagenet azureml://datastores/scratch --to train
-      muster fileserver fill imagenet azureml:digits:1
     """
     servers = FileServers(connect().calls)
     view = servers.fill(name, source, to)
