@@ -250,8 +250,6 @@ REFUSED: Mapping[str, str] = {
     "azure.ai.ml.RayDistribution": "start Ray by the command itself, once on each node",
     "azure.ai.ml.entities.ComputeInstance": _ONE_MACHINE,
     "azure.ai.ml.entities.KubernetesCompute": _OTHER_COMPUTE,
-    "azure.ai.ml.entities.BatchEndpoint": "`muster score` runs a model over a folder, and `muster run` a job",
-    "azure.ai.ml.entities.BatchDeployment": "`muster score` runs a model over a folder, and `muster run` a job",
     "azure.ai.ml.entities.PipelineJob": _PIPELINES,
     "azure.ai.ml.entities.SweepJob": _SWEEPS,
 }

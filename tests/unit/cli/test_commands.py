@@ -54,6 +54,7 @@ COMMANDS = [
     "endpoint",
     "env",
     "explain",
+    "fileserver",
     "forward",
     "gc",
     "import",
