@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from muster.diagnosis import differences, meeting, progress, waiting
-from muster.diagnosis.causes import Cause, by_exception, is_told_to_stop, is_victim, last_words, named_in
+from muster.diagnosis.causes import DEFINITE, Cause, by_exception, is_told_to_stop, is_victim, last_words, named_in
 from muster.diagnosis.gangs import LEFT, Blame, has_ended, is_away, likeness, not_there
 from muster.diagnosis.launchers import Process
+from muster.diagnosis.table.machines import TOLD
 from muster.diagnosis.words import is_handled
 
 _PEER = re.compile(
@@ -21,7 +22,8 @@ _PEER = re.compile(
 )
 _LACKS = re.compile(
     r"(?i)\b(?:no|not|nothing|never|none|missing|lost|without|gone|silent|late|dead|absent|unresponsive|unreachable"
-    r"|time(?:d[ -]?)?-?out|stopped|only|wait(?:ed|ing)|g[ia]v(?:e|ing) up|vanished|disappeared|left|closed|hung"
+    r"|time(?:d[ -]?)?-?out|stopped|stale|overdue"
+    r"|only|wait(?:ed|ing)|g[ia]v(?:e|ing) up|vanished|disappeared|left|closed|hung"
     r"|stuck)\b|n't\b"
 )
 _NAMES_EXCEPTION = re.compile(r"\b(?:[A-Za-z_]\w{0,60}\.){0,6}[A-Z]\w{1,60}(?:Error|Exception)\b ?[(:]")
@@ -30,6 +32,18 @@ _SENT = re.compile(
     r"|news)\b"
 )
 _FROM = re.compile(r"\b(?:of|from|by|for|to) #?(\d{1,6})\b(?! ?(?:s|ms|sec\w*|min\w*|of|times)\b|[./:%]\d?)")
+_MISSING = re.compile(
+    r"(?i)\b(?:missing|absent|pending|overdue|not (?:there|here|ready|done|seen)|without)\b\W{0,4}[\[{(]"
+    r"(\d{1,6}(?:, ?\d{1,6}){0,64})[\]})]"
+)
+_SENT_BADLY = re.compile(
+    r"(?i)\b(?:gradient|update|result|message|part|batch|tensor|value|state|weights|parameters|digest|checksum|loss|data"
+    r"|reply|answer|shard|packet|frame|header|record)s? (?:of|from|by|sent by)"
+    r" (?:rank|worker|peer|client|node|process|actor) ?(\d{1,6})\b.{0,40}"
+    r"\b(?:out of range|nan|inf|corrupt\w*|invalid|bad|wrong|mismatch\w*|unexpected|malformed|garbage"
+    r"|truncated|too (?:large|small|short|long|old|new)|differs?|does not|is not)\b"
+)
+_LISTED = re.compile(r"[\[{]#?(\d{1,6})[\]}]")
 _RANK = re.compile(r"(?i)\brank (\d{1,6})\b")
 _LAST_WORDS = 6
 _QUOTED = re.compile(r"['\"]([^'\"]{1,300})['\"]")
@@ -43,12 +57,20 @@ def missed(first: Cause, processes: Sequence[Process]) -> Blame | None:
         (match["noun"].lower(), int(number))
         for match in _PEER.finditer(first.headline)
         for number in match["list"].replace(" ", "").split(",")
+        if int(number) != first.rank.rank
     }
     if not numbers and _SENT.search(first.headline):
         # It says what did not come, and only the number of the one that it should have come from.
-        numbers = {("rank", int(number)) for number in _FROM.findall(first.headline)}
+        told = _FROM.findall(first.headline) or _LISTED.findall(first.headline)
+        numbers = {("rank", int(number)) for number in told}
+    missing = _MISSING.search(first.headline)
+    if not numbers and missing:
+        numbers = {("rank", int(number)) for number in missing[1].split(",")}
     accused = [process for process in processes if process is not first.process and _is_named(process, numbers)]
     absent = [process for process in accused if has_ended(process) or is_away(process)]
+    if missing:
+        # They are listed as missing: wherever they wait, it is not with the others.
+        absent = [process for process in accused if not process.rank.failed and not waiting.waits(process)]
     if not absent or len(absent) < len(accused):
         return None
     one = min(absent, key=lambda process: process.rank.rank)
@@ -114,11 +136,16 @@ def differs(processes: Sequence[Process]) -> Blame | None:
 def by_words(processes: Sequence[Process], blame: Blame) -> Blame:
     """Who is to blame by what ranks say of themselves, where stacks do not tell for certain."""
     essential = [process for process in processes if process.rank.essential and process.rank.role != "launcher"]
-    if (found := _with_another_value(essential)) is not None:
+    found = by_value(essential, blame)
+    if found.process is not None:
         return found
-    if blame.process is not None:
-        return blame
     return differs(essential) or by_progress(essential) or _by_branch(essential) or blame
+
+
+def by_value(processes: Sequence[Process], blame: Blame) -> Blame:
+    """Who is to blame by a value that it alone gave."""
+    essential = [process for process in processes if process.rank.essential and process.rank.role != "launcher"]
+    return _with_another_value(essential) or blame
 
 
 def waits_with_another_value(running: Sequence[Process]) -> Blame | None:
@@ -168,6 +195,86 @@ def odd_value(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | 
         return None
     odd = next(cause for cause in alike if values[cause.rank.rank] == single)
     return replace(odd, sure=False)
+
+
+def needed_more(processes: Sequence[Process]) -> Blame | None:
+    """Where one rank alone still needed the others, which had all ended well: it, if it had given another value.
+
+    For r-gang-allreduce-sizes-differ.
+    """
+    essential = [process for process in processes if process.rank.essential and process.rank.role != "launcher"]
+    staying = [process for process in essential if not has_ended(process)]
+    found = _with_another_value(essential) if len(staying) == 1 else None
+    return found if found is not None and found.process is staying[0] else None
+
+
+def disagrees(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | None:
+    """Where ranks leave because they do not agree: the only one that had given another value than all the rest.
+
+    For r-own-config-hash-differs, values-digest, values-names.
+    """
+    if not differences.is_disagreement(causes[0].headline) or any(likeness(c) != likeness(causes[0]) for c in causes):
+        return None
+    essential = [process for process in processes if process.rank.essential and process.rank.role != "launcher"]
+    if (found := differences.value(essential)) is not None:
+        own = next((cause for cause in causes if cause.process is found.process), causes[0])
+        headline = f"{own.headline}; it said `{found.line}`, another `{found.theirs}`"
+        return replace(own, process=found.process, headline=headline, sure=False)
+    one = meeting.told_otherwise(essential)
+    if one is None:
+        return None
+    own = next((cause for cause in causes if cause.process is one), causes[0])
+    headline = f"{own.headline}; it alone said `{meeting.own_words(one, essential)}`"
+    return replace(own, process=one, headline=headline, sure=False)
+
+
+def flagged(first: Cause, processes: Sequence[Process]) -> Cause | None:
+    """Where ranks leave because one of them, which none names, had failed: the only one that said something else.
+
+    For values-torchrun-flag.
+    """
+    if first.finding is None or first.finding.rule.name != TOLD or len(processes) < 2:
+        return None
+    found = differences.branch([process for process in processes if process.rank.role != "launcher"])
+    if found is None:
+        return None
+    one, said = found
+    headline = f"{said} ({first.headline})"
+    return replace(first, process=one, code="exception", headline=headline, weight=DEFINITE, finding=None, sure=False)
+
+
+def sent_badly(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | None:
+    """Where a rank leaves because of what another sent or had: that one, if it is named and says nothing of its own.
+
+    For values-gradient-of-another.
+    """
+    first = causes[0]
+    found = _SENT_BADLY.search(first.headline)
+    number = int(found[1]) if found else first.rank.rank
+    if number == first.rank.rank or any(cause.weight <= first.weight and cause is not first for cause in causes):
+        return None
+    one = next((process for process in processes if process.rank.rank == number and not process.rank.failed), None)
+    return replace(first, process=one, sure=False) if one is not None else None
+
+
+def uncounted(causes: Sequence[Cause], processes: Sequence[Process]) -> Blame | None:
+    """Where ranks that gave up waiting had counted who came, or whom they asked: the only one that did not come.
+
+    For r-own-asyncio-wait-for-peer, values-results-one-by-one, values-checked-in-list, values-asks-in-turn.
+    """
+    essential = [process for process in processes if process.rank.essential and process.rank.role != "launcher"]
+    numbers = {process.rank.rank for process in essential}
+    failed = {cause.rank.rank for cause in causes}
+    absent: set[int] = set()
+    for cause in causes:
+        for came in differences.came(cause.process, numbers):
+            absent |= numbers - came - {cause.rank.rank}
+    absent = absent or {number for cause in causes for number in differences.asked_last(cause.process)}
+    missing = [process for process in essential if process.rank.rank in absent]
+    if len(missing) != 1 or missing[0].rank.rank in failed:
+        return None
+    why = LEFT if has_ended(missing[0]) else not_there(missing[0])
+    return Blame(missing[0], why, where=waiting.place_of(missing[0]), sure=False)
 
 
 def outvoted(causes: Sequence[Cause]) -> Cause | None:

@@ -382,6 +382,9 @@ def _while_with_others(raised: Raised) -> Finding | None:
 def headline_of(raised: Raised) -> str:
     """An exception in one line: its own, and the one that it came from."""
     line = _shortened(raised.line)
+    if line.endswith("with:") and raised.more:
+        # gRPC's way: a title, and below it the status and its details.
+        line = _shortened(f"{line} {', '.join(raised.more[:2])}")
     if not raised.causes:
         return line
     if raised.form == "group":

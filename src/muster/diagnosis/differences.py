@@ -9,14 +9,26 @@ from dataclasses import dataclass
 
 from muster.diagnosis.launchers import Process
 
-_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_NUMBER = re.compile(r"(?<![\w.])(?=[a-f]{0,40}\d)[0-9a-f]{6,64}(?![\w.])|\d+(?:\.\d+)?")
+"""Numbers, and digests of six digits and more."""
 _TIME = re.compile(r"\d{1,4}[-/:]\d\d[-/:]\d\d[\d.,:TZ+ ]{0,20}")
 _LIST = re.compile(r"[\[({]\d+(?:, ?\d+)+[\])}]")
 _VALUES = re.compile(r"\[([^\[\]{}]{1,1000})\]|\{([^\[\]{}]{1,1000})\}")
 _DIFFER = re.compile(
-    r"(?i)differ|mismatch|inconsisten|disagree|diverge|out of sync"
+    r"(?i)differ|mismatch|inconsisten|disagree|diverge|out of sync|uneven|unequal|imbalance"
     r"|not (?:all )?(?:equal|the same|identical|agree|match)"
 )
+_CAME = re.compile(
+    r"(?i)\b(?:have|has|got|received|seen|heard|arrived|joined|ready|done|present|connected|registered|reported|finished"
+    r"|collected|gathered|accepted|hello|from|here|came|so far|checked in)\b"
+)
+_CAME_NOT = re.compile(r"(?i)\b(?:not|no|missing|absent|without|wait\w*|expect\w*|lack\w*|pending|left|still)\b|n't\b")
+_NUMBERS = re.compile(r"[\[{]((?:\d{1,6}(?:, ?\d{1,6}){0,255})?)[\]}]")
+_PEER = re.compile(r"(?i)\b(?:rank|worker|peer|client|member|node|process|actor|trainer|from)s?[ #:=_]{0,2}(\d{1,6})\b")
+_ASKS = re.compile(
+    r"(?i)\b(?:ask|wait|call|poll|request|contact|fetch|pull|send|query|ping|read|collect|receiv|join)(?:s|ing)?\b"
+)
+_ITSELF = re.compile(r"(?i)\b(?:i am|i'm|this is|rank|worker|process|member|replica|node)[ :=]{0,3}(?:rank |worker )?$")
 _FEWEST = 3
 _UNUSUAL = re.compile(
     r"(?i)\b(?:skip\w*|empty|no|not|without|over-?flow\w*|under-?flow\w*|nan|inf|retry\w*|missing|fall\w* ?back|early"
@@ -55,20 +67,26 @@ def value(processes: Sequence[Process]) -> Difference | None:
     by_rank = {process.rank.rank: process for process in processes}
     for shape in sorted(shapes, key=list(next(iter(said.values()))).index):
         rows = {number: found[shape] for number, found in said.items()}
-        for votes in _votes(rows):
+        for votes in _votes(rows, shape):
             if (odd := _alone(votes)) is not None:
                 other = next((rows[n][0] for n in rows if n != odd and _shown(rows[n][0]) != _shown(rows[odd][0])), "")
                 return Difference(by_rank[odd], _shown(rows[odd][0]), _shown(other))
     return None
 
 
-def _votes(rows: Mapping[int, _Row]) -> Iterator[Mapping[int, object]]:
+def _votes(rows: Mapping[int, _Row], shape: str) -> Iterator[Mapping[int, object]]:
     """What ranks may be expected to agree on: a value, that each belongs to its own group, who its neighbours are."""
     groups = {rank: _NUMBER.findall(match[0]) for rank, (line, _) in rows.items() if (match := _LIST.search(line))}
     if len(groups) == len(rows):
         yield {rank: str(rank) in members for rank, members in groups.items()}
     width = min(len(numbers) for _, numbers in rows.values())
     columns = [{rank: numbers[column] for rank, (_, numbers) in rows.items()} for column in range(width)]
+    for column in [column for column, before in zip(columns, shape.split("#"), strict=False) if _ITSELF.search(before)]:
+        own = {rank: value == str(rank) for rank, value in column.items()}
+        if sum(own.values()) == len(rows) - 1:
+            # One that takes itself for another (values-same-rank).
+            yield own
+            return
     # A column that only counts the ranks says nothing.
     columns = [column for column in columns if any(value != str(rank) for rank, value in column.items())]
     yield from columns
@@ -145,6 +163,39 @@ def _before_its_end(process: Process, most: int) -> list[str]:
 
 def _shape(line: str) -> str:
     return _NUMBER.sub("#", _TIME.sub("", line[:300]))
+
+
+def is_disagreement(line: str) -> bool:
+    """Whether a line says that ranks do not agree."""
+    return bool(_DIFFER.search(line))
+
+
+def came(process: Process, numbers: set[int]) -> Iterator[set[int]]:
+    """Sets of ranks that a process says it had heard of, in a list or one in each line; never all of the others."""
+    others = numbers - {process.rank.rank}
+    one_by_one: dict[str, set[int]] = {}
+    for line in process.log.last_words(_LAST_LINES):
+        bare = _TIME.sub("", line[:300])
+        if not (word := _CAME.search(bare)) or _CAME_NOT.search(bare):
+            continue
+        after = bare[word.start() :]
+        if found := _NUMBERS.search(after):
+            one_by_one.setdefault("", set()).update(map(int, re.findall(r"\d+", found[1])))
+        elif found := _PEER.search(after):
+            one_by_one.setdefault(_NUMBER.sub("#", bare), set()).add(int(found[1]))
+    for told in one_by_one.values():
+        if told < others:
+            yield told
+
+
+def asked_last(process: Process) -> set[int]:
+    """The numbers of others in the last thing that a process said before it failed, unless they had answered."""
+    log = process.log
+    words = log.words_between(0, log.raised[-1].begin if log.raised else None)
+    said = _TIME.sub("", words[-1][:300]) if words else ""
+    if _CAME.search(said) or not _ASKS.search(said):
+        return set()
+    return {int(number) for number in _PEER.findall(said)} - {process.rank.rank}
 
 
 def odd_in_list(line: str, count: int) -> int | None:

@@ -23,7 +23,11 @@ _NAMED = re.compile(
     r"|rank: (?P<nccl>\d+), .{0,300}(?:remote process exited|timed? ?out)"
 )
 _MENTIONED = re.compile(r"(?i)\b(?:rank|worker|peer|process|client|trainer|member|task)s?[ _#:=]{0,2}(\d{1,6})\b")
-_KEY = re.compile(r"keys: \S{0,80}//(?:cpu|cuda)//\d+/(\d+)$")
+_KEY = re.compile(
+    r"keys: \S{0,80}//(?:cpu|cuda)//\d+/(\d+)$"
+    r"|keys: (?!\S{0,80}//(?:cpu|cuda)//)\S{0,120}[/_:.-](?!(?:step|epoch|iter|round|barrier|phase|gen|v)\w{0,12})"
+    r"[a-z]{0,10}[/_:.-]?(\d{1,6})$"
+)
 _BLAMED = re.compile(
     r"\b(?:[Rr]ank|[Ww]orker|[Tt]ask|[Pp]rocess|[Pp]eer|[Cc]lient|[Tt]rainer|[Aa]ctor|[Mm]ember|[Rr]eplica|[Cc]hild)"
     r" (?P<rank>\d+)\b(?: on \S+)?"
@@ -81,15 +85,18 @@ def origin(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | Non
     """Where several ranks fail alike because one of them had told the others: that one, with what it said itself."""
     first = causes[0]
     alike = [cause for cause in causes if likeness(cause) == likeness(first)]
-    named = _BLAMED.search(first.headline)
+    named = _blamed(first)
     if named and (len(processes) > 1 or first.rank.launcher_rank is not None):
         number = int(named["rank"] or named["on"] or named["only"])
         accused = next((item for item in processes if item.rank.rank == number), None)
         if accused is None and number in started_by(first.rank):
             # Its launcher does not tell of it.
             accused = replace(first.process, rank=replace(first.rank, rank=number))
-        said_so = named["rank"] is None or _TROUBLE.search(named["said"]) or _FAILED.search(named[0])
-        if accused is not None and said_so:
+        # After its own number a rank tells what it heard of another.
+        before = first.headline[: named.start()] if number != first.rank.rank and _names_itself(first) else ""
+        said_so = named["rank"] is None or _TROUBLE.search(named["said"] + before) or _FAILED.search(named[0])
+        itself = accused is not None and accused.rank.rank == first.rank.rank
+        if accused is not None and said_so and not itself:
             own = next((cause for cause in causes if cause.rank.rank == accused.rank.rank), None)
             own = own or _own_words(accused)
             if own is None and _is_missed(first):
@@ -116,6 +123,19 @@ def origin(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | Non
         told = cause_of(Process(replace(cause.rank, exit_code=1), _up_to(cause)))
         return replace(told, process=cause.process, sure=False)
     return replace(cause, code="exception", headline=f"{line} ({cause.headline})", sure=False)
+
+
+def _blamed(first: Cause) -> re.Match[str] | None:
+    """The rank that a message names, which may begin with the number of the rank that writes it."""
+    named = _BLAMED.search(first.headline)
+    if named and _names_itself(first):
+        return _BLAMED.search(first.headline, named.start("said")) or named
+    return named
+
+
+def _names_itself(first: Cause) -> bool:
+    named = _BLAMED.search(first.headline)
+    return named is not None and named["rank"] is not None and int(named["rank"]) == first.rank.rank
 
 
 def _is_missed(first: Cause) -> bool:

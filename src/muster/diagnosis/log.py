@@ -21,6 +21,8 @@ class Stack:
     rank: int
     frames: tuple[Frame, ...]
     """Innermost first; none where it did not answer."""
+    threads: tuple[tuple[Frame, ...], ...] = ()
+    """Of its other threads, those that were in the user's own code."""
 
     @property
     def own(self) -> Frame | None:
@@ -180,7 +182,7 @@ def _without_answers(lines: Sequence[str]) -> list[str]:
 def _without_stacks(lines: Sequence[str]) -> tuple[list[str], list[Stack], int | None]:
     """What the program printed itself, the stacks that it was made to show, and where those began."""
     kept: list[str] = []
-    found: list[tuple[int, tuple[Frame, ...]]] = []
+    found: list[tuple[int, tuple[Frame, ...], list[tuple[Frame, ...]]]] = []
     sources: dict[tuple[str, int], str] = {}
     stopped_at = None
     index = 0
@@ -202,21 +204,26 @@ def _without_stacks(lines: Sequence[str]) -> tuple[list[str], list[Stack], int |
         end = index + 1
         while end < len(lines) and (not lines[end] or _OF_STACK.match(lines[end])):
             end += 1
-        found.append((int(match[1]), _main_thread(lines[index + 1 : end])))
+        threads = [thread for thread in _threads(lines[index + 1 : end]) if thread]
+        main = _main_thread(threads)
+        busy = [item for item in threads if item is not main and any(not frame.of_library for frame in item)]
+        found.append((int(match[1]), main, busy))
         index = end
-    stacks = [Stack(rank, tuple(_with_source(frame, sources) for frame in frames)) for rank, frames in found]
+    stacks = [
+        Stack(rank, _with_sources(main, sources), tuple(_with_sources(thread, sources) for thread in busy))
+        for rank, main, busy in found
+    ]
     return kept, stacks, stopped_at
 
 
-def _with_source(frame: Frame, sources: Mapping[tuple[str, int], str]) -> Frame:
-    return replace(frame, source=sources.get((frame.file, frame.line), ""))
+def _with_sources(frames: Sequence[Frame], sources: Mapping[tuple[str, int], str]) -> tuple[Frame, ...]:
+    return tuple(replace(frame, source=sources.get((frame.file, frame.line), "")) for frame in frames)
 
 
-def _main_thread(lines: Sequence[str]) -> tuple[Frame, ...]:
+def _main_thread(threads: Sequence[tuple[Frame, ...]]) -> tuple[Frame, ...]:
     """The stack of the thread that runs the script."""
-    threads = [thread for thread in _threads(lines) if thread]
     whole = [thread for thread in threads if thread[-1].function == "<module>"]
-    return (whole or threads[-1:] or [()])[0]
+    return (whole or list(threads[-1:]) or [()])[0]
 
 
 def _threads(lines: Sequence[str]) -> Iterator[tuple[Frame, ...]]:

@@ -14,7 +14,7 @@ Address = tuple[str, int]
 
 _ADDRESS = re.compile(
     r"(?<![\w.:/-])(?:tcp://|env://)?(?P<host>localhost|\d{1,3}(?:\.\d{1,3}){3}|[A-Za-z][\w-]{0,60}(?:\.[\w-]{1,60}){1,6})"
-    r"(?::|, ?)(?P<port>\d{4,5})(?!\d)"
+    r"(?::|, ?)(?P<port>\d{4,5})(?!\d)|connect to \((?P<to>[\w.:-]{1,80}), (?P<at>\d{1,5})\)"
 )
 _SOURCE_FILE = re.compile(r"\.(?:py|cpp|cc|c|h|hpp|rs|go|java|cu)$")
 _SOCKET = "SocketImpl("
@@ -24,6 +24,8 @@ _UNREACHED = re.compile(
     r"failed to connect|client socket has timed out|cannot be retrieved|[Nn]ame or service not known|efused"
     r"|[Nn]o route to host|unreachable"
 )
+_NO_SUCH_HOST = re.compile(r"[Nn]o route to host|[Nn]ame or service not known|cannot be retrieved")
+_HERE = re.compile(r"127\.|localhost$|::1$")
 _MEETING_WORDS = re.compile(
     r"(?i)\b(?:announce|discover|join|regist(?:er|ra)|handshake|bootstrap|rendez-?vous|check(?:ed)? in"
     r"|start(?:ing)?[- ]?(?:line|up)\b|roll[- ]call)"
@@ -50,7 +52,7 @@ def elsewhere(processes: Sequence[Process], given_port: int | None) -> list[Proc
     most = _MOST_LINES if len(processes) <= _MANY else _FIRST_WORDS
     at = {process.rank.rank: _addresses(process.log, most) for process in processes}
     odd = _at_another_address(processes, at, given_port)
-    if odd:
+    if odd or (odd := _at_a_port_not_given(processes, at, given_port)):
         return odd
     lost = [process for process in processes if _never_arrived(process.log)]
     waited = [process for process in processes if joined(process.log.lines) or _all_said(process)]
@@ -84,20 +86,60 @@ def _at_another_address(
     return odd if odd and any(found & right for found in at.values()) else []
 
 
+def _at_a_port_not_given(
+    processes: Sequence[Process], at: Mapping[int, frozenset[Address]], given_port: int | None
+) -> list[Process]:
+    """Those that knocked in vain at ports that Muster did not give, while another waited and counted who came.
+
+    For r-more-rank1-other-master-port, values-port-of-own, values-host-of-own, values-first-elsewhere.
+    """
+    away = [
+        process
+        for process in processes
+        if (found := at[process.rank.rank])
+        and _never_arrived(process.log)
+        and (all(port != given_port for _, port in found) or _found_no_host(process.log))
+    ]
+    waited = [process for process in processes if process not in away and joined(process.log.lines)]
+    if not given_port or not waited:
+        return []
+    if not away and _knocked_beside(waited[0], processes, at, given_port):
+        return waited[:1]
+    return away
+
+
+def _knocked_beside(
+    waited: Process, processes: Sequence[Process], at: Mapping[int, frozenset[Address]], given_port: int
+) -> bool:
+    """Whether all the others, one of them on the same node, found nobody at the port that Muster gave."""
+    others = [process for process in processes if process is not waited]
+    knocked = all(
+        _never_arrived(process.log)
+        and any(port == given_port and _HERE.match(host) for host, port in at[process.rank.rank])
+        for process in others
+    )
+    return bool(others) and knocked and any(process.rank.node == waited.rank.node for process in others)
+
+
 def _addresses(log: Log, most: int) -> frozenset[Address]:
     found = set()
     for line in log.lines[:most]:
         if _SOCKET in line or len(line) > 600:
             continue
         for match in _ADDRESS.finditer(line):
-            if not _SOURCE_FILE.search(match["host"]):
-                host = "127.0.0.1" if match["host"] == "localhost" else match["host"]
-                found.add((host, int(match["port"])))
+            named = match["host"] or match["to"]
+            if not _SOURCE_FILE.search(named):
+                host = "127.0.0.1" if named == "localhost" else named
+                found.add((host, int(match["port"] or match["at"])))
     return frozenset(found)
 
 
 def _never_arrived(log: Log) -> bool:
     return any(_UNREACHED.search(line) for line in log.lines[:_MOST_LINES])
+
+
+def _found_no_host(log: Log) -> bool:
+    return any(_NO_SUCH_HOST.search(line) for line in log.lines[:_MOST_LINES])
 
 
 def _all_said(process: Process) -> bool:

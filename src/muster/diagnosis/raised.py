@@ -71,6 +71,7 @@ class Raised:
         return (self.line, *self.more, *(line for cause in reversed(self.causes) for line in (cause.line, *cause.more)))
 
 
+_TITLE = re.compile(r"(?:[Ee]rror|errors):$|: Exception encountered when calling [^\n]{1,200}\.$")
 _KIND = re.compile(r"((?:[\w$]+\.)*[\w$]+)(?=:|$)")
 # Nearly every line of a log has none of these.
 _MAY_BEGIN = (
@@ -265,7 +266,7 @@ class Reader:
                 break
             more.append(following.strip())
             end += 1
-        if end + 1 < len(self._lines) and not self._lines[end] and line.endswith(("error:", "Error:", "errors:")):
+        if end + 1 < len(self._lines) and not self._lines[end] and _TITLE.search(line):
             # A mere title; what it is about follows a blank line.
             line, end = f"{line} {self._lines[end + 1].strip()}", end + 2
         if more and more[-1].endswith("error:") and end < len(self._lines) and self._lines[end]:

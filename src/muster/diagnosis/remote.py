@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from muster.diagnosis import waiting
 from muster.diagnosis.causes import DEFINITE, RENDEZVOUS, Cause
+from muster.diagnosis.gangs import Blame, not_there, short
 from muster.diagnosis.launchers import Process
 from muster.diagnosis.raised import Raised
 from muster.diagnosis.table.machines import LOST_PEER
@@ -42,6 +43,9 @@ _WRITTEN_OUT = re.compile(
     r"\b(?:https?|wss?|redis|amqp|mysql|postgres\w*|mongodb|grpc)://[^\s{}'\"]{1,200}(?=['\"\s)]|$)"
 )
 _AMBIGUOUS = re.compile(r"(?:EOFError|struct\.error|TimeoutError|(?:_?pickle\.)?UnpicklingError|BrokenPipeError)\b")
+_LISTENS = re.compile(r"\.accept\(\)")
+_LOADER = re.compile(r"torch/utils/data/")
+_LATE = re.compile(r"(?i)DEADLINE|time(?:d[ -]?)?[ -]?out|zmq\.error\.Again|resource temporarily unavailable")
 _OF_PEERS = re.compile(
     r"(?i)rank|worker|peer|sock|conn|recv|receiv|barrier|wait|meet|join|token|neighbo|others|gather|reduce|broadcast|sync"
     r"|queue|pipe\b|remote|server|client|heartbeat|rendez|channel|message|exchange|selectors|ssl\.py|asyncio|grpc|zmq"
@@ -72,7 +76,8 @@ def of_server(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | 
     server = _server(processes, quote, clients)
     if server is None:
         return None
-    headline = f"{quote.said} (rank {told.rank.rank} was told so: {_brief(told)})"
+    said = quote.said.replace("\\'", "'")
+    headline = f"{said} (rank {told.rank.rank} was told so: {_brief(told)})"
     return replace(told, code="exception", process=server, headline=headline, weight=DEFINITE, finding=None, sure=False)
 
 
@@ -121,6 +126,33 @@ def _server(processes: Sequence[Process], quote: Quote, clients: set[int]) -> Pr
     return serving[0] if len(serving) == 1 else None
 
 
+def late(causes: Sequence[Cause], processes: Sequence[Process]) -> Blame | None:
+    """Where clients waited in vain for an answer: the only rank that serves, and what it did instead.
+
+    For r-own-grpc-deadline, values-http-handler-hangs, values-zmq-reply-never-comes.
+    """
+    waited = {cause.rank.rank for cause in causes if cause.raised and any(map(_LATE.search, cause.raised.all_lines))}
+    others = [process for process in processes if process.rank.rank not in waited and process.rank.expected]
+    serving = [process for process in others if _serves(process)]
+    if not waited or len(serving) != 1:
+        return None
+    at = waiting.answering(serving[0])
+    if at is None:
+        return Blame(serving[0], not_there(serving[0]), where=waiting.place_of(serving[0]))
+    source = f": `{at.source[:80]}`" if at.source else ""
+    did = f"a thread of it was still at {short(at.file)} line {at.line}, in {at.function}{source}"
+    return Blame(serving[0], f"did not answer the others: {did}", where=at)
+
+
+def listened(cause: Cause) -> bool:
+    """Whether a rank gave up while it listened: nobody but the other ranks was to come.
+
+    For values-exit-early.
+    """
+    at = waiting.failed_at(cause.raised)
+    return at is not None and bool(_LISTENS.search(at.source)) and any(map(_LATE.search, _told_of(cause.raised)))
+
+
 def _serves(process: Process) -> bool:
     stack = waiting.stack_of(process)
     return stack is not None and any(_SERVES.match(frame.function) for frame in stack.frames)
@@ -145,8 +177,12 @@ def _told_of(raised: Raised | None) -> list[str]:
 def may_be_own(cause: Cause) -> bool:
     """Whether nothing but its kind speaks for a lost peer: files end too early as well, and programs have deadlines."""
     raised = cause.raised
+    if raised is not None and raised.causes and raised.causes[0].setting == "inner":
+        # Raised in a worker of a data loader, which knows of no other rank.
+        raised = raised.causes[0]
     if raised is None or not _lost_a_peer(cause) or not _AMBIGUOUS.match(raised.line) or not raised.frames:
         return False
+    raised = replace(raised, frames=tuple(frame for frame in raised.frames if not _LOADER.search(frame.file)))
     said = _told_of(raised)
     names = [*(frame.function for frame in raised.frames), *(frame.file for frame in raised.frames if frame.of_library)]
     return not any(map(_OF_PEERS.search, (*said, *names)))

@@ -114,7 +114,10 @@ def _of_processes(evidence: Evidence, processes: Sequence[Process]) -> Verdict:
     if first is not None:
         told = gangs.origin(causes, processes) or gangs.hinted(first, processes)
         told = told or accused.odd_value(causes, processes) or accused.outvoted(causes)
-        told = told or accused.odd_in_list(causes, processes)
+        told = told or accused.odd_in_list(causes, processes) or accused.sent_badly(causes, processes)
+        if told is None and (odd := accused.disagrees(causes, processes)) is not None:
+            made = _of_rank(odd, evidence, causes)
+            return replace(made, next=made.next or f"See why rank {made.rank} differs from the others in what it says.")
         return _of_rank(told or first, evidence, causes)
     if evidence.stop_reason == "timeout":
         return _of_timeout(processes, evidence)
@@ -284,24 +287,16 @@ def _of_connection(causes: Sequence[Cause], processes: Sequence[Process], eviden
     if told_by is not None and told_by.code not in ("collective", "rendezvous"):
         return _of_rank(told_by, evidence, causes)
     first = causes[0]
+    if (flagged := accused.flagged(first, processes)) is not None:
+        return _of_rank(flagged, evidence, causes)
     if _went_elsewhere(first, causes, evidence):
         return _of_rank(first, evidence, causes)
     said = f"{wording.where(first.rank)}: {_SOURCE.sub('', first.headline)}"
     ranks = [process.rank for process in processes]
-    told = {process.rank.rank: found.line for process in processes if (found := complaint(process))}
-    surely = any(cause.code in ("rendezvous", "collective") for cause in causes)
-    failed = [cause.raised for cause in causes if cause.raised is not None]
-    blame = gangs.culprit(processes, told, surely, failed)
     code = meeting.code_of_waiting(first)
     if code == "rendezvous":
-        counted = _joined(processes, said)
-        said += counted
-        if "world size" in counted:
-            blame = gangs.Blame(None, "", sure=False)
-        elif blame.process is None or not blame.sure:
-            blame = accused.met_elsewhere(processes, evidence.facts.master_port) or blame
-    elif surely and (blame.process is None or not blame.sure):
-        blame = accused.by_words(processes, blame)
+        said += _joined(processes, said)
+    blame = _lost(causes, processes, evidence, said)
     if blame.process is not None and (own := accused.own_trouble(blame.process)) is not None:
         made = _of_rank(replace(own, sure=False), evidence, causes)
         hint = made.next or peers.why_not_there(blame)
@@ -321,6 +316,28 @@ def _of_connection(causes: Sequence[Cause], processes: Sequence[Process], eviden
     return _verdict(
         code, message, evidence, None, lines=first.lines, hint=hint, counted=ranks, confidence="unsure", seen=first.rank
     )
+
+
+def _lost(causes: Sequence[Cause], processes: Sequence[Process], evidence: Evidence, said: str) -> gangs.Blame:
+    """Whom the ranks that complain had lost: by stacks and ends, then by words."""
+    told = {process.rank.rank: found.line for process in processes if (found := complaint(process))}
+    surely = any(cause.code in ("rendezvous", "collective") or remote.listened(cause) for cause in causes)
+    failed = [cause.raised for cause in causes if cause.raised is not None]
+    blame = gangs.culprit(processes, told, surely, failed)
+    unsure = blame.process is None or not blame.sure
+    if meeting.code_of_waiting(causes[0]) == "rendezvous":
+        if "all that the job has: the world size" in said:
+            blame = gangs.Blame(None, "", sure=False)
+        elif unsure:
+            blame = accused.met_elsewhere(processes, evidence.facts.master_port) or blame
+            blame = accused.by_value(processes, blame)
+    elif surely and unsure:
+        blame = accused.by_words(processes, blame)
+    elif surely and blame.why == gangs.LEFT:
+        blame = accused.needed_more(processes) or blame
+    if blame.process is None or blame.why == gangs.LEFT:
+        blame = accused.uncounted(causes, processes) or blame
+    return blame if blame.process is not None else remote.late(causes, processes) or blame
 
 
 def _joined(processes: Sequence[Process], said: str) -> str:

@@ -91,6 +91,13 @@ def place_of(process: Process) -> Frame | None:
     return stack.own or stack.frames[0] if stack else None
 
 
+def answering(process: Process) -> Frame | None:
+    """The innermost line of the user's own code in a thread beside the one that runs the script."""
+    stack = stack_of(process)
+    threads = stack.threads if stack else ()
+    return next((frame for thread in threads for frame in thread if not frame.of_library), None)
+
+
 def key_of(process: Process) -> Place | None:
     place = place_of(process)
     return (place.file, place.line) if place else None

@@ -28,6 +28,10 @@ def what(cause: Cause) -> str:
         after = "" if native else _last_line(cause)
         return f" was ended by {_signal_name(cause.signal)}{_CRASHES.get(cause.signal, '')}{native}{after}"
     if cause.code == "exit_code":
+        if not rank.failed and cause.signal is None:
+            # It is told by its own words, or by those of another rank.
+            own = said in map(str.strip, cause.process.log.lines)
+            return f": {said}" if own else f" is meant by another rank: {said}"
         how = f" exited with code {rank.exit_code}"
         if cause.signal is not None:
             how = f" ended by itself, and by {_signal_name(cause.signal)} while it was leaving"

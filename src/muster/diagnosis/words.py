@@ -14,7 +14,7 @@ HANDLED = re.compile(
 )
 PROGRESS = re.compile(r"(?i)\b(?:step|epoch|iter(?:ation)?|batch|loss|acc(?:uracy)?|it/s)\b.{0,3}\W*\d")
 FAILURE = re.compile(
-    r"(?i)\b(?:error|fail(?:ed|ure|s)?|fatal|abort\w*|cannot|could not|couldn't|can't|giving "
+    r"(?i)^\W{0,3}[✖✗✘❌⛔💥🛑]|\b(?:error|fail(?:ed|ure|s)?|fatal|abort\w*|cannot|could not|couldn't|can't|giving "
     r"up|refus\w+|invalid|missing|unable"
     r"|exceed\w*|unsupported|not|no such|denied|stopping|exit(?:ing)?|nan|below"
     r"|undefined|out of|too (?:many|few|large|small)|corrupt\w*|truncated|unbound|died|used up"
@@ -33,7 +33,7 @@ GENERIC = re.compile(
     r"|^Execution of \S{1,200} aborted due to"
     r"|^error: (?:aborting due to|could not compile)"
     r"|^BEGIN failed--compilation aborted|ld returned|exiting now"
-    r"|exit(?:ed with)? (?:status|code)|return code = \d|see "
+    r"|exit(?:ed with)? (?:status|code)|\bfailed (?:\(|with )(?:exit|status|code|rc)\b|return code = \d|see "
     r"(?:above|the log)|^\W*(?:training|job|run|script) failed\W*$|aborting\W*$"
     r"|^\W*(?:failed|error|exiting|stopped)\W*$|^\W*\d+ (?:failed|errors?)\b|^FAILED \("
 )

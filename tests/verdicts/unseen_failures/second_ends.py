@@ -9,7 +9,8 @@ job = partial(Failure, misleading=(r"firewall|smaller batch|\bGPU memory\b",))
 FAILURES = [
     job(
         name="n-typer-missing-option",
-        code="exit_code",
+        code="bad_input",
+        also_codes=("exit_code",),
         command="python cli.py train --epochs 3",
         files={
             "cli.py": """\
@@ -37,7 +38,8 @@ if __name__ == "__main__":
     ),
     job(
         name="n-click-path-does-not-exist",
-        code="exit_code",
+        code="bad_input",
+        also_codes=("exit_code",),
         command="python convert.py --source recordings --rate 8000",
         files={
             "convert.py": """\
@@ -60,7 +62,8 @@ if __name__ == "__main__":
     ),
     job(
         name="n-argparse-subcommand-choice",
-        code="exit_code",
+        code="bad_input",
+        also_codes=("exit_code",),
         command="python tool.py finetune --lr 3e-4",
         files={
             "tool.py": """\

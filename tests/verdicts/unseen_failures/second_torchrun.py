@@ -387,7 +387,8 @@ if __name__ == "__main__":
     ),
     torchrun(
         name="n-torchrun-usage-error-in-children",
-        code="exit_code",
+        code="bad_input",
+        also_codes=("exit_code",),
         num_ranks=2,
         rank=0,
         also=(1,),

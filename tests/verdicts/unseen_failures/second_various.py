@@ -80,7 +80,8 @@ print("root", config.data.root)
     ),
     ml(
         name="n-fire-unknown-flag",
-        code="exit_code",
+        code="bad_input",
+        also_codes=("exit_code",),
         command="python sweep.py run --lr=0.1 --momentun=0.9",
         files={
             "sweep.py": """\
@@ -104,7 +105,8 @@ if __name__ == "__main__":
     ),
     ml(
         name="n-absl-flag-illegal-value",
-        code="exit_code",
+        code="bad_input",
+        also_codes=("exit_code",),
         command="python agent.py --steps=many",
         files={
             "agent.py": """\

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from muster.diagnosis.advice import programs, python_errors
+from muster.diagnosis.advice import disks, programs, python_errors
 from muster.diagnosis.advice.case import Case, own_frame, port_of
 from muster.diagnosis.causes import Cause
 from muster.diagnosis.gangs import short
@@ -33,7 +33,7 @@ def next_step(cause: Cause, facts: JobFacts) -> str:
         named = _BY_CODE[cause.code](case)
     general = "" if cause.code in _SAYS_NOTHING else code_of(cause.code).next
     parts = [named or general]
-    if cause.code in ("exception", "environment", "host_oom", "port_trouble") and (place := _place(case)):
+    if cause.code in ("exception", "environment", "host_oom", "port_trouble", "disk_full") and (place := _place(case)):
         parts.append(place)
     if cause.code in ("exception", "environment") and facts.completed:
         parts.append(f"The same code {facts.completed}.")
@@ -89,4 +89,5 @@ _BY_CODE: Mapping[str, Callable[[Case], str]] = {
     "exit_code": programs.exit_code,
     "signal": programs.signal,
     "host_oom": programs.host_oom,
+    "disk_full": disks.full,
 }

@@ -8,6 +8,7 @@ HAND_MADE_MEETING = "hand-made meeting"
 """Of ranks that find each other by what a script brings along; a process that is alone has nobody to meet."""
 
 LOST_PEER = "lost peer"
+TOLD = "told by others"
 
 NO_CUDA = "build without CUDA"
 
@@ -264,9 +265,9 @@ PEERS = (
         r"(?:is )?(?:gone|vanished|left|disconnected)"
         r"|[Ss]ocket (?:was )?closed|[Bb]roken pipe|[Cc]onnection (?:was )?(?:lost|closed|reset|refused|aborted)"
         r"|struct\.error: unpack requires|Ran out of input|[Ss]hort read"
-        r"|^(?:[\w.]*\.)?(?:TimeoutError|timeout): |zmq\.error\.Again|DEADLINE_EXCEEDED"
+        r"|^(?:[\w.]*\.)?(?:TimeoutError|timeout)(?:: |$)|zmq\.error\.Again|DEADLINE_EXCEEDED"
         r"|HTTP Error 50[234]\b|\b50[234] (?:Server Error|Gateway|Service|Bad Gateway)",
-        "gang-tcp-peer gang-tcp-refused gang-grpc gang-victims-first",
+        "gang-tcp-peer gang-tcp-refused gang-grpc gang-victims-first r-own-asyncio-wait-for-peer r-own-grpc-deadline",
         victim=True,
     ),
     rule(
@@ -284,25 +285,27 @@ PEERS = (
         r"\b(?:within|after|for|in) \d+(?:\.\d+)? ?(?:ms|s|sec\w*|min\w*)\b"
         r"|\b(?:rank|worker|peer|member|trainer)s?\b.{0,60}\b(?:not|no|never|only|missing)\b.{0,60}"
         r"\b(?:within|after|for|in) \d+(?:\.\d+)? ?(?:ms|s|sec\w*|min\w*)\b"
+        r"|\b\d+ ?(?:of|/|out of) ?\d+ (?:\w+ )?(?:arrived|came|reached|answered|responded|replied|reported)\b"
         r"|\b(?:only|just|got) \d+ (?:of|/|out of) \d+ (?:ranks|workers|peers|nodes|processes|clients|members)\b"
         r"|\bonly (?:rank|worker|peer|process(?:es)?)s? ?[\[({]?\d|\bgave up waiting\b"
         r"|\bnever (?:came|arrived|reported|joined|sent|answered|showed up|registered|checked in)\b"
         r"|\bnot (?:written|sent|created|published|delivered) by (?:rank|worker|peer)"
         r"|\bstill waiting for\b.{0,40}\b(?:rank|worker|peer)",
         "peers-heartbeat peers-unix-files-late file-rendezvous-late-node same-error-seven-of-eight "
-        "watchdog-in-every-rank wide-manager",
+        "watchdog-in-every-rank wide-manager values-step-not-reached",
         victim=True,
     ),
     rule(
-        "told by others",
+        TOLD,
         "exception",
         r"(?i)\b(?:an)?other (?:rank|worker|process|node)s?\b.{0,40}(?:fail|error|abort|rais"
-        r"|crash)|\bone of the (?:ranks|workers|processes|others)\b"
+        r"|crash)|\b(?:one of the|any of the) (?:ranks|workers|processes|others)\b"
+        r"|\bat least one (?:rank|worker|process|node)\b"
         r"|\b(?:some|a) (?:other )?(?:rank|worker|process)(?:s|es)? (?:has |have )?(?:failed|raised|hit|reported)"
         r"|\branks? ?(?:\(s\))? ?\[?\d[\d, ]{0,60}\]? (?:failed|raised|reported|crashed|aborted|hit|had)"
         r"|\b(?:fail\w*|errors?|exceptions?|raised) (?:on|in|at|from|by) (?:rank|worker)|\bpeers? "
         r"failed|\berror flag|remote (?:rank|worker) (?:failed|raised)",
-        "gang-error",
+        "gang-error values-torchrun-flag",
         victim=True,
     ),
 )
