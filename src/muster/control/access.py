@@ -157,13 +157,13 @@ def require(caller: Caller, action: Action, owner: str | None, what: str) -> Non
             f"{caller.subject} ({caller.role}) may not do this to {what}: {whose} ({action.value})",
             "Its owner can, and every administrator.",
         )
-    raise errors.AccessDenied(_refusal(caller, action), _hint(action))
+    raise errors.AccessDenied(_refusal(caller, action), _hint(caller, action))
 
 
 def require_any(caller: Caller, action: Action) -> None:
     """Refuse a caller that may do this to nothing at all; whose thing it is is asked where that is known."""
     if reach(caller, action) == "no":
-        raise errors.AccessDenied(_refusal(caller, action), _hint(action))
+        raise errors.AccessDenied(_refusal(caller, action), _hint(caller, action))
 
 
 def narrower(first: Role, second: Role) -> Role:
@@ -177,7 +177,8 @@ def _refusal(caller: Caller, action: Action) -> str:
     return f"{who} may not {RULES[action].text} ({action.value})"
 
 
-def _hint(action: Action) -> str:
+def _hint(caller: Caller, action: Action) -> str:
     rule = RULES[action]
     who = [ADMIN, *([MEMBER] if rule.member != "no" else []), *([READER] if rule.reader != "no" else [])]
-    return f"This takes the role {' or '.join(who)}; an administrator gives it: `muster user role NAME ROLE`."
+    name = "NAME" if caller.role in (RUN, AGENT) else caller.subject
+    return f"This takes the role {' or '.join(who)}; an administrator gives it: `muster user role {name} {who[-1]}`."

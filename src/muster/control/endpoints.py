@@ -72,7 +72,8 @@ def next_steps(members: Sequence[Member], wanted: Mapping[str, Wanted]) -> list[
                 steps.append(Step("cancel", member.run))
         elif goal is None or (not newest and _is_replaced(members, member, goal)):
             steps.append(Step("drain", member.run))
-        elif newest and member.state == STARTING and member.ready >= goal.instances and not member.is_over:
+        elif newest and member.state == STARTING and member.ready >= max(1, goal.instances) and not member.is_over:
+            # Also where none need stay: one that answers shows that the deployment is a good one.
             steps.append(Step("serve", member.run))
     return steps
 

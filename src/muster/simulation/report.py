@@ -77,12 +77,14 @@ def chart(outcomes: Sequence[Outcome], columns: int = 80) -> list[str]:
         "Waits: the mean, what 50, 90 and 99 % of the jobs did not exceed, the longest.",
         "HELD: of those told when they would start, how many did (asked for: 80 %).",
         "",
-        "busy GPUs over time (empty to full):",
     ]
     longest = max(len(outcome.name) for outcome in outcomes)
     width = columns - longest - 4
-    for outcome in outcomes:
-        lines.append(f"  {outcome.name:<{longest}}  {_sparkline([share for _, share, _ in outcome.timeline], width)}")
+    if any(share for outcome in outcomes for _, share, _ in outcome.timeline):
+        lines.append("busy GPUs over time (empty to full):")
+        for outcome in outcomes:
+            shares = _sparkline([share for _, share, _ in outcome.timeline], width)
+            lines.append(f"  {outcome.name:<{longest}}  {shares}")
     lines.append("jobs that waited no longer than " + ", ".join(name for _, name in _MARKS) + ":")
     for outcome in outcomes:
         waits = sorted(outcome.waits_s)

@@ -17,9 +17,8 @@ from muster.errors import JobError
 from muster.simulation.jobs import CLUSTER, DAY_S, Job, round_limit
 
 _FORMATS = (
-    "a Slurm export (`sacct -a -X -P --format=JobID,User,Account,JobName,Partition,Submit,Start,End,Timelimit,"
-    "NNodes,ReqTRES`), a CSV file with the columns start, length and gpus, or one with num_gpu, creation_time and "
-    "deletion_time"
+    "It must be an export of Slurm's sacct, a CSV file with the columns start, length and gpus, or one with num_gpu, "
+    "creation_time and deletion_time; see `muster simulate --help`."
 )
 _GPUS = re.compile(r"gres/gpu(?::[^=,]+)?=(\d+)")
 _SPAN = re.compile(r"(?:(\d+)-)?(\d+):(\d\d)(?::(\d\d)(?:\.\d+)?)?$")
@@ -76,12 +75,12 @@ def read(text: str, name: str) -> list[Entry]:
         if needed <= columns:
             entries = list(_entries(rows, reader, name))
             if not entries:
-                raise JobError(f"{name} has no job that used a GPU and has ended", f"It must be {_FORMATS}.")
+                raise JobError(f"{name} has no job that used a GPU and has ended", _FORMATS)
             return sorted(entries, key=lambda entry: entry.submitted_at)
     shown = ", ".join(sorted(columns))
     if not shown.isprintable() or "\ufffd" in shown or len(shown) > _MOST_SHOWN:
-        raise JobError(f"{name} is not a table of jobs", f"It must be {_FORMATS}.")
-    raise JobError(f"{name} has the columns {shown or '(none)'}", f"It must be {_FORMATS}.")
+        raise JobError(f"{name} is not a table of jobs", _FORMATS)
+    raise JobError(f"{name} has the columns {shown}" if shown else f"{name} is empty", _FORMATS)
 
 
 def select(entries: Sequence[Entry], chosen: Selection, gpus_per_node: int, num_gpus: int) -> Trace:
@@ -160,7 +159,7 @@ def _entries(
         try:
             entry = reader(fields)
         except (ValueError, KeyError) as error:
-            raise JobError(f"{name}, line {number}: {error}", f"It must be {_FORMATS}.") from error
+            raise JobError(f"{name}, line {number}: {error}", _FORMATS) from error
         if entry is not None and entry.num_gpus > 0 and entry.run_s > 0:
             yield entry
 
@@ -255,7 +254,7 @@ _WANTED: Mapping[Callable[[str], float], str] = {
     _count: "a number of 0 or more",
 }
 _READERS = (
-    ({"submit", "start", "jobid"}, _slurm),
+    ({"submit", "start"}, _slurm),
     ({"creation_time", "deletion_time", "num_gpu"}, _pods),
     ({"start", "length", "gpus"}, _table),
 )

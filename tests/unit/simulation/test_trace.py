@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from muster.cli.commands.simulate import command
 from muster.control.scheduling.model import Need
 from muster.errors import JobError
 from muster.simulation.jobs import DAY_S
@@ -28,6 +29,15 @@ def test_a_slurm_export_gives_submission_length_gpus_limit_and_user():
     assert (first.user, first.run_s, first.limit_s) == ("bob", 300.0, 1800.0)
     assert second.submitted_at - first.submitted_at == 3600.0
     assert second.traits == ("gpu", "ada", "train")
+
+
+def test_the_columns_that_the_help_names_are_enough():
+    line = "User|JobName|Partition|Submit|Start|End|Timelimit|NNodes|ReqTRES\n"
+    told = line.strip().replace("|", ",")
+    assert f"-o {told}" in (command.__doc__ or "")
+    line += "ada|train|gpu|2026-03-01T10:00:00|2026-03-01T11:00:00|2026-03-01T13:00:00|UNLIMITED|2|gres/gpu=16\n"
+    (found,) = read(line, "sacct")
+    assert (found.run_s, found.num_gpus, found.num_nodes, found.limit_s) == (7200.0, 16, 2, None)
 
 
 def test_a_plain_table_needs_three_columns_with_or_without_a_header():
@@ -60,6 +70,7 @@ def test_a_job_wider_than_a_node_takes_several_and_one_wider_than_all_none():
     [
         ("\ufffd\x00PK,b\n1,2\n", "is not a table of jobs"),
         ("a,b\n1,2\n", "has the columns a, b"),
+        ("", "month.csv is empty"),
         ("start,length,gpus\n0,soon,1\n", "line 2: column length: 'soon' is not a number of seconds"),
         ("start,length,gpus\n0,10,1\n0,nan,1\n", "line 3: column length: 'nan'"),
         ("start,length,gpus\n1e999,10,1\n", "line 2: column start: '1e999'"),

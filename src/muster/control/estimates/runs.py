@@ -7,7 +7,7 @@ from collections.abc import Hashable
 
 from muster.control.estimates.book import Book, Kind, Traits
 from muster.control.estimates.length import EDGES_S, NUM_BINS, Length, log_normal
-from muster.defaults import PROGRESS_SPREAD, PROGRESS_STEADY_S
+from muster.defaults import PROGRESS_SPREAD, PROGRESS_STEADY_S, PROGRESS_STEADY_STEPS
 
 _WHOLE_S = 2.0**16
 """The length by which the part of a limit that is used is written into a book; its bins are half an octave wide."""
@@ -47,8 +47,9 @@ def from_progress(length: Length, elapsed_s: float, done: float, total: float) -
     """The whole length of a run that shows how far it has come: step `done` of `total` after `elapsed_s`."""
     if not 0 < done <= total or elapsed_s <= 0:
         return length
-    # The beginning is slower or faster than the rest; after a while the pace is known.
-    spread = PROGRESS_SPREAD * max(0.1, 1.0 - done / total) * (1.0 + PROGRESS_STEADY_S / elapsed_s)
+    # The beginning is slower or faster than the rest; after a while, or after many steps, the pace is known.
+    known = elapsed_s / PROGRESS_STEADY_S + done / PROGRESS_STEADY_STEPS
+    spread = PROGRESS_SPREAD * max(0.1, 1.0 - done / total) * (1.0 + 1.0 / known)
     shares = log_normal(max(1.0, elapsed_s * total / done), max(0.05, spread))
     return Length(shares).within(length.limit_s)
 

@@ -99,10 +99,8 @@ def head_reason(
 
 def describe(need: Need) -> str:
     nodes = "1 node" if need.nodes == 1 else f"{need.nodes} nodes"
-    if need.share < 1:
-        return f"{nodes} with {need.share:g} of a GPU"
-    if need.gpus:
-        return f"{nodes} with {need.gpus} GPU{'s' if need.gpus > 1 else ''}"
+    if need.gpus or need.share < 1:
+        return f"{nodes} with {_gpus(need)}"
     return f"{nodes} with {need.ranks} CPU slot{'s' if need.ranks > 1 else ''}" if need.gpus == 0 else nodes
 
 
@@ -113,7 +111,7 @@ def impossible(gang: Gang, nodes: Sequence[Node]) -> str | None:
         return f"needs {need.nodes} nodes; {gang.cluster} has at most {len(nodes)}"
     best = max((len(node.gpus) for node in nodes), default=0)
     if (need.gpus or 0) > best:
-        return f"needs {need.gpus} GPUs on a node; the largest node of {gang.cluster} has {best}"
+        return f"needs {_gpus(need)} on a node; the largest node of {gang.cluster} has {best}"
     pools = {node.pool_name: node for node in nodes}
     members = Counter(node.pool_name for node in nodes)
     if need.share < 1:
@@ -121,10 +119,15 @@ def impossible(gang: Gang, nodes: Sequence[Node]) -> str | None:
     else:
         room = sum(min(members[name], len(node.gpus) // (need.gpus or 1)) for name, node in pools.items())
     if need.gpus and need.nodes > room:
-        wanted = f"{need.share:g} of a GPU" if need.share < 1 else f"{need.gpus} GPUs"
         total = sum(len(node.gpus) for node in pools.values())
-        return f"needs {need.nodes} × {wanted}; {gang.cluster} has {total} in all, shared by its simulated nodes"
+        return f"needs {need.nodes} × {_gpus(need)}; {gang.cluster} has {total} in all, shared by its simulated nodes"
     return None
+
+
+def _gpus(need: Need) -> str:
+    if need.share < 1:
+        return f"{need.share:g} of a GPU"
+    return f"{need.gpus} GPU{'' if need.gpus == 1 else 's'}"
 
 
 def clock(at: float) -> str:
@@ -156,17 +159,18 @@ def _guarantee(head: Head, capacity: Capacity, passed: Passed, now: float) -> st
     """How often it was passed over, and when it starts at the latest if that goes on for as long as it may."""
     if not passed.times:
         return ""
-    often = {1: "once", 2: "twice"}.get(passed.times, f"{passed.times} times")
+    often = {1: "once", 2: "twice"}.get(passed.times, f"{passed.times:,} times")
     if head.starts_by != UNKNOWN:
         return f"; passed over {often}; starts at the latest by {clock(head.starts_by)}"
     holders = capacity.holders(head.pools)
     if not holders:
         return f"; passed over {often}"
     latest = f"when {_names(holders)} {'has' if len(holders) == 1 else 'have'} ended"
-    if now >= head.closes_at:
+    if head.is_closed(now):
         return f"; passed over {often}, and by nobody any more; starts at the latest {latest}"
     until = f"in the {LATE_S / 86_400:g} days after that" if head.due_at == UNKNOWN else f"by {clock(head.closes_at)}"
-    return f"; passed over {often}; starts at the latest {latest}, and those who pass it {until}"
+    most = f"; at most {head.passes_left:,} more pass it" if head.passes_left != UNKNOWN else ""
+    return f"; passed over {often}; starts at the latest {latest}, and those who pass it {until}{most}"
 
 
 def _names(holders: Sequence[Running]) -> str:

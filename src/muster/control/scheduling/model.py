@@ -15,6 +15,7 @@ from muster.defaults import (
     LENGTH_HANDICAP_MOST_S,
     LIKELY_SHARE,
     LIMIT_GENEROUS,
+    MAX_PASSED_OVER,
     PRIORITY_HEADSTART_S,
     START_MARGIN_S,
 )
@@ -196,6 +197,8 @@ class Rules:
     backfill: bool = True
     preemption: bool = False
     """Gangs of higher priority may end those of lower priority, where the job says nothing else."""
+    max_passed_over: int = MAX_PASSED_OVER
+    """How often a gang may be passed over, for each node that it needs."""
     coming: int = 0
     """Nodes that are not here and could still come."""
     closed: str = ""
@@ -230,6 +233,12 @@ class Head:
     """Since when it is the first that waits."""
     due_at: float = UNKNOWN
     """When it would have started if nobody behind it had started since then; infinite while that has not come."""
+    passes_left: float = UNKNOWN
+    """How often it may still be passed over."""
+
+    def is_closed(self, now: float) -> bool:
+        """Whether nobody passes it any more, whatever is expected: only who promises to end in time."""
+        return self.passes_left <= 0 or now >= self.closes_at
 
     @property
     def closes_at(self) -> float:
@@ -239,7 +248,7 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Overtaking:
-    """A gang starts on nodes that are kept for another, since it is expected to end in time."""
+    """A gang starts on nodes that are kept for another: it is expected to end in time, and has not promised to."""
 
     run_id: str
     """Who is overtaken."""

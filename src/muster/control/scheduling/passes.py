@@ -139,7 +139,8 @@ class _Pass:
 
     def _pause_for_short(self) -> None:
         """Make room for one that is short and waits behind a long or a wide one; at most for one in a pass."""
-        mine = [item for item in self._capacity.running.values() if item.cluster == self._cluster]
+        some = [item for item in self._capacity.running.values() if item.checkpoints or item.stopping]
+        mine = [item for item in some if item.cluster == self._cluster]
         under_way = bool(self.preemptions) or any(item.stopping for item in mine)
         if under_way or not any(is_pausable(item, self._now) for item in mine):
             return
@@ -176,38 +177,43 @@ class _Pass:
             passed = self._queue.passed(gang.run_id)
             first = self._with_due(Head(gang, UNKNOWN), passed)
             found = reserve_for(first, self._capacity, self._now, victims, passed.pools)
-            self.head = replace(found, first_at=first.first_at, due_at=first.due_at)
+            self.head = replace(found, first_at=first.first_at, due_at=first.due_at, passes_left=first.passes_left)
             self._allowance_s = allowance_s(self.head, self._now)
         if not gang.excluded:
             self._hopeless.add(gang.need)
 
     def _with_due(self, head: Head, passed: Passed) -> Head:
-        """When it would have started first-in-first-out, once that is in the past."""
+        """When it would have started first-in-first-out, once that is in the past, and how often it may be passed."""
         first_at = self._now if passed.first_at is None else passed.first_at
         due_at = passed.due_at
         if due_at == UNKNOWN and would_fit_first(head.gang, self._capacity, first_at):
             due_at = self._now
-        return replace(head, first_at=first_at, due_at=due_at)
+        passes_left = self._rules.max_passed_over * head.gang.need.nodes - passed.times
+        return replace(head, first_at=first_at, due_at=due_at, passes_left=passes_left)
 
     def _try_early(self, gang: Gang) -> None:
-        """On nodes that are not kept for the first that waits, or on those if it is hardly delayed.
-
-        Without a declared limit it takes the kept ones first: they are held for a while anyway, and the others are
-        left to those who may not use these, or become empty themselves. A limit is a promise that others fit round.
-        """
+        """On nodes that are not kept for the first that waits, or on those if it is hardly delayed."""
         assert self.head is not None
         if not self._fits(gang):
             if not gang.excluded:
                 self._hopeless.add(gang.need)
             return
-        delay_s = self._delay_s(gang)
-        may_pass = delay_s <= self._allowance_s
-        if not (may_pass and gang.limit_s is None) and self._fits(gang, reserved_too=False):
+        if self._fits(gang, reserved_too=False):
             self._start(gang, reserved_too=False)
-        elif may_pass:
-            if delay_s or gang.limit_s is None:
-                self.overtakings.append(Overtaking(self.head.gang.run_id, gang.run_id, delay_s))
+        elif self._may_pass(gang):
+            self._note_passing(gang)
             self._start(gang, kept_first=True)
+
+    def _note_passing(self, gang: Gang) -> None:
+        """Whoever has promised to end in time delays nobody, and does not count."""
+        assert self.head is not None
+        if has_promised(gang, self.head, self._now):
+            return
+        self.overtakings.append(Overtaking(self.head.gang.run_id, gang.run_id, self._delay_s(gang)))
+        self.head = replace(self.head, passes_left=self.head.passes_left - 1)
+        if self.head.is_closed(self._now):
+            self._allowance_s = 0.0
+            self._delays_s.clear()
 
     def _delay_s(self, gang: Gang) -> float:
         """By how much it is expected to delay the first that waits; the same for all of its kind."""
@@ -231,9 +237,9 @@ class _Pass:
 
 def expected_delay_s(gang: Gang, head: Head, now: float) -> float:
     """By how much the gang, started on the nodes kept for the first that waits, is expected to delay that one."""
-    if now >= head.closes_at:
+    if head.is_closed(now):
         # Expectations have failed it: from now on only promises count.
-        return 0.0 if head.starts_by != UNKNOWN and gang.until(now) <= head.starts_by else UNKNOWN
+        return 0.0 if has_promised(gang, head, now) else UNKNOWN
     if gang.planned_until(now) <= head.likely_at:
         return 0.0
     # Where limits say when everybody ends, they are kept to: a promise is better than an expectation.
@@ -243,6 +249,11 @@ def expected_delay_s(gang: Gang, head: Head, now: float) -> float:
     return sum(gang.length.excess_s(at - now, most_s=DELAY_COUNTED_S) for at in starts) / len(starts)
 
 
+def has_promised(gang: Gang, head: Head, now: float) -> bool:
+    """Whether its declared limit ends before those of everybody who is on the nodes of the first that waits."""
+    return head.starts_by != UNKNOWN and gang.until(now) <= head.starts_by
+
+
 def allowance_s(head: Head, now: float) -> float:
     """By how much one more that passes may be expected to delay the first that waits.
 
@@ -250,7 +261,7 @@ def allowance_s(head: Head, now: float) -> float:
     nobody, and as the end of that run comes near, fewer and fewer others are short enough. Until it is due others have
     cost it nothing, and may use a little more.
     """
-    if now >= head.closes_at:
+    if head.is_closed(now):
         return 0.0
     cases = head.cases or (head.likely_at,)
     return (DELAY_S if now < head.due_at else START_MARGIN_S) + DELAY_SHARE * (sum(cases) / len(cases) - now)

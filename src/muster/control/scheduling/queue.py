@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import heapq
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from muster.control.scheduling.model import UNKNOWN, Decision, Gang, Need
 from muster.control.scheduling.shares import Standing
@@ -47,7 +47,9 @@ class Queue:
         for lane in self._short_lanes.values():
             lane.sort(key=_length)
 
-    def add(self, gang: Gang) -> None:
+    def add(self, gang: Gang, passed: Passed | None = None) -> None:
+        if passed is not None:
+            self._passed[gang.run_id] = passed
         bisect.insort(self._gangs, gang, key=_order)
         bisect.insort(self._of_user.setdefault(gang.user, []), gang, key=_order)
         bisect.insort(self._short_lanes.setdefault((gang.need, gang.user), []), gang, key=_length)
@@ -81,17 +83,16 @@ class Queue:
         """Of everybody who was passed over, or first; callable from any thread."""
         return dict(self._passed)
 
-    def note(self, decision: Decision) -> None:
-        """Remember who was passed over in a pass, and which nodes were kept for whom."""
+    def note(self, decision: Decision) -> dict[str, Passed]:
+        """Remember how often the first was passed over, and which nodes were kept for it; returns it if that is new."""
         head = decision.heads.get(self._gangs[0].cluster) if self._gangs else None
         if head is None:
-            return
-        old = self.passed(head.gang.run_id)
-        self._passed[head.gang.run_id] = Passed(old.times, head.pools, head.first_at, head.due_at)
-        for item in decision.overtakings:
-            if item.run_id in self._passed:
-                old = self._passed[item.run_id]
-                self._passed[item.run_id] = replace(old, times=old.times + 1)
+            return {}
+        run_id = head.gang.run_id
+        old = self.passed(run_id)
+        times = old.times + sum(item.run_id == run_id for item in decision.overtakings)
+        new = self._passed[run_id] = Passed(times, head.pools, head.first_at, head.due_at)
+        return {} if new == old else {run_id: new}
 
     def in_order(self, standings: Mapping[str, Standing]) -> Iterator[Gang]:
         """By priority, arrival and what each user has used lately."""

@@ -20,7 +20,7 @@ def reserve_for(
     Once nobody may pass it any more it keeps its nodes, so that no estimate can move it on to others.
     """
     gang = first.gang
-    if now >= first.closes_at and kept and capacity.has(kept) and not victims:
+    if first.is_closed(now) and kept and capacity.has(kept) and not victims:
         same = _head(first, frozenset(kept), capacity, now)
         if _enough(gang, same.pools, capacity):
             return same
@@ -52,11 +52,8 @@ def _enough(gang: Gang, pools: frozenset[str], capacity: Capacity) -> bool:
 
 def would_fit_first(gang: Gang, capacity: Capacity, first_at: float) -> bool:
     """Whether it would fit now if nobody behind it had started since it was the first that waits."""
-    late = [
-        item
-        for item in capacity.running.values()
-        if item.cluster == gang.cluster and is_guest(item, Head(gang, UNKNOWN, first_at=first_at))
-    ]
+    first = Head(gang, UNKNOWN, first_at=first_at)
+    late = [item for item in capacity.running.values() if is_guest(item, first) and item.cluster == gang.cluster]
     if not late:
         return False
     future = _Future(capacity, gang)
@@ -174,6 +171,22 @@ class _After:
     left: dict[str, int]
     """What is left of GPUs that are held in part."""
 
+    def end(self, part: Part, need: Need) -> int:
+        """A part of somebody ends; returns how much more of the gang fits since."""
+        self.parts -= part.ranks > 0
+        _, gpus, slots, most, members, _ = self.condition
+        if self.left or part.share != 1:
+            gpus += self.give_back(part)
+            left = tuple(sorted(self.left.values()))
+        else:
+            gpus, left = gpus + len(part.gpus), ()
+        slots += part.ranks
+        if slots > self.pool.cpus:
+            slots = self.pool.cpus
+        self.condition = Condition._make((self.parts == 0, gpus, slots, most, members, left))
+        before, self.fits = self.fits, fitting(self.condition, need)
+        return self.fits - before
+
     def give_back(self, part: Part) -> int:
         """Add what a part held of GPUs; returns how many are free since."""
         if part.share == 1:
@@ -209,14 +222,7 @@ class _Future:
                 condition = self._now(pool)
                 after = _After(pool, condition, pool.parts, fitting(condition, self._need), dict(pool.left))
                 self._after[pool.index] = after
-            after.parts -= part.ranks > 0
-            _, gpus, slots, most, members, _ = after.condition
-            gpus += after.give_back(part)
-            left = tuple(sorted(after.left.values()))
-            after.condition = Condition(after.parts == 0, gpus, min(pool.cpus, slots + part.ranks), most, members, left)
-            fits = fitting(after.condition, self._need)
-            self.total += fits - after.fits
-            after.fits = fits
+            self.total += after.end(part, self._need)
 
     def pools(self, wanted: int) -> frozenset[str]:
         """Enough pools for the gang; those that become free last are taken first, so that the others stay open."""

@@ -24,7 +24,7 @@ __all__ = ["Database", "Transaction"]
 
 T = TypeVar("T")
 
-SCHEMA_REVISION = "0026"
+SCHEMA_REVISION = "0030"
 _NETWORK_FILESYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "ceph", "afs", "9p", "fuse.sshfs"}
 _OWNER_KEY = 0x6D757374
 _OWNER_S = 2.0

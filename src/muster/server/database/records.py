@@ -185,5 +185,12 @@ def _ambiguous(ref: str, what: str, newest: Sequence[RunRow], count: int) -> err
     return errors.Conflict(f"{ref!r} {what} of {count} runs", "\n".join((*listed, *more, hint)))
 
 
+def active_runs(connection: Connection) -> list[str]:
+    """Some of the runs that are not over, the newest first."""
+    runs = tables.runs
+    newest = select(runs.c.id).where(runs.c.status.in_((*states.ACTIVE, states.QUEUED))).order_by(runs.c.seq.desc())
+    return [str(name) for name in connection.execute(newest.limit(_CANDIDATES)).scalars()]
+
+
 def active_run_count(connection: Connection) -> int:
     return int(connection.execute(_COUNT_ACTIVE).scalar_one())

@@ -138,6 +138,7 @@ runs = Table(
     Column("environment", JSON),
     Column("forecast", JSON(none_as_null=True)),
     Column("gpu_share", Float),
+    Column("passed_over", JSON(none_as_null=True)),
     Index("runs_queue", "status", "priority", "seq"),
     Index("runs_name", "name"),
     Index("runs_experiment", "experiment", "seq"),

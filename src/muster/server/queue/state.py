@@ -40,6 +40,7 @@ from muster.server.queue.estimates import (
     traits_of_run,
     with_progress,
 )
+from muster.server.queue.passed import keep_passed, passed_of
 from muster.server.runs.record_files import Unrecorded
 from muster.wire import states
 from muster.wire.runs import Progress
@@ -50,7 +51,7 @@ _RUNS, _EVENTS = tables.runs, tables.events
 _WAITING = select(
     *_RUNS.c["id", "seq", "experiment", "submitted_by", "compute", "priority", "created_at", "num_nodes"],
     *_RUNS.c["ranks_per_node", "gpus_per_node", "gpu_share", "timeout_s", "preemptible", "retry_at", "excluded_nodes"],
-    *_RUNS.c["spec", "forecast", "started_at", "environment", "python"],
+    *_RUNS.c["spec", "forecast", "started_at", "environment", "python", "passed_over"],
 ).where(_RUNS.c.status == states.QUEUED)
 _SOME = _WAITING.where(_RUNS.c.id.in_(bindparam("ids", expanding=True)))
 _SPECS = select(_RUNS).where(_RUNS.c.id.in_(bindparam("ids", expanding=True)))
@@ -172,9 +173,12 @@ class RunQueue:
 
     def note(self, transaction: Transaction, decision: Decision, capacity: Capacity, now: float) -> None:
         """Remember who was passed over, compare starts with what was told, and tell those who have come."""
+        passed: dict[str, Passed | None] = {}
         for queue in self.queues.values():
-            queue.note(decision)
+            passed |= queue.note(decision)
         started = {start.run_id for start in decision.starts}
+        waited_first = self.all_passed()
+        keep_passed(transaction, passed | {run_id: None for run_id in started if run_id in waited_first})
         for run_id in started:
             self._begin(run_id, capacity.running[run_id], now)
         news: dict[str, Told] = {}
@@ -242,10 +246,13 @@ class RunQueue:
         self._kinds, self._held, self._holders = {}, {}, {}
         self.dependencies, self.environments = Dependencies(), Environments()
         by_cluster: dict[str, list[Gang]] = {}
+        passed: dict[str, Passed] = {}
         for row in transaction.execute(_WAITING):
             gang = self._gang(row)
             by_cluster.setdefault(gang.cluster, []).append(gang)
-        self.queues = {name: Queue(gangs, self._passed) for name, gangs in by_cluster.items()}
+            if row.passed_over is not None:
+                passed[row.id] = passed_of(row.passed_over)
+        self.queues = {name: Queue(gangs, {**passed, **self._passed}) for name, gangs in by_cluster.items()}
         return []
 
     def _put(self, run_id: str, row: Any | None) -> None:
@@ -257,7 +264,8 @@ class RunQueue:
             self.queues[old.cluster].remove(old)
         if row is not None:
             gang = self._gang(row)
-            self.queues.setdefault(gang.cluster, Queue()).add(gang)
+            passed = None if row.passed_over is None else passed_of(row.passed_over)
+            self.queues.setdefault(gang.cluster, Queue()).add(gang, passed)
 
     def _gang(self, row: Any) -> Gang:
         """A queued run; only its first wait is forecast."""

@@ -101,6 +101,8 @@ def test_progress_says_how_much_remains():
     nearly = from_progress(guess, 3600.0, 39, 40)
     assert nearly.quantile(0.9, 3600.0) < 1200
     assert from_progress(guess, 3600.0, 0, 40) is guess
+    early, few = from_progress(guess, 15.0, 300, 3000), from_progress(guess, 15.0, 1, 10)
+    assert 100 < early.quantile(0.9, 15.0) < 300 < few.quantile(0.9, 15.0), "many steps tell the pace, one does not"
     assert from_progress(guess.within(5000.0), 3600.0, 10, 40).quantile(0.9, 3600.0) <= 1400.0
 
 

@@ -54,21 +54,20 @@ def test_without_limits_what_is_likely_to_end_in_time_starts_and_what_is_not_wai
     assert decision.heads["c"].starts_by == float("inf")
 
 
-def test_those_who_may_pass_fill_the_kept_nodes_before_others():
-    """Nodes that a long run holds anyway fill up; those that it leaves alone can become empty."""
+def test_the_kept_nodes_are_used_only_where_the_others_are_full():
     nodes = cluster(2, cpus=4)
     on_kept = running("hours", nodes[0], ranks=2, since=-60.0, length=HOURS)
-    on_other = running("days", nodes[1], ranks=2, since=-60.0, length=DAYS)
+    on_other = running("days", nodes[1], ranks=3, since=-60.0, length=DAYS)
     queue = [
         gang("whole", ranks=4, length=MINUTES),
         gang("short", ranks=1, length=MINUTES, seq=1),
-        gang("long", ranks=1, length=DAYS, seq=2),
+        gang("next", ranks=1, length=MINUTES, seq=2),
     ]
     decision = decide(queue, capacity(nodes, on_kept, on_other))
     assert decision.heads["c"].pools == {nodes[0].name}
     placed = {start.run_id: start.places[0].node.name for start in decision.starts}
-    assert placed == {"short": nodes[0].name, "long": nodes[1].name}
-    assert [item.by_run for item in decision.overtakings] == ["short"]
+    assert placed == {"short": nodes[1].name, "next": nodes[0].name}
+    assert [item.by_run for item in decision.overtakings] == ["next"]
 
 
 def test_what_may_delay_the_first_is_a_part_of_what_it_must_wait_anyway():

@@ -68,6 +68,11 @@ def test_one_that_was_passed_over_is_told_how_often_and_when_it_starts_at_the_la
     assert said.endswith(latest + f"by {clock(now + LATE_S)}")
     said = head_reason(due, held, Rules(), due.closes_at, passed=Passed(9))
     assert said.endswith("; passed over 9 times, and by nobody any more; starts at the latest when x, y have ended")
+    counted = replace(due, passes_left=998)
+    said = head_reason(counted, held, Rules(), now, passed=Passed(2))
+    assert said.endswith(latest + f"by {clock(now + LATE_S)}; at most 998 more pass it")
+    said = head_reason(replace(head, passes_left=0), held, Rules(), now, passed=Passed(1000))
+    assert said.endswith("; passed over 1,000 times, and by nobody any more; starts at the latest when x, y have ended")
     limited = replace(head, starts_by=now + 600)
     assert f"starts at the latest by {clock(now + 600)}" in head_reason(limited, held, Rules(), now, passed=Passed(1))
     assert "passed over" not in head_reason(head, held, Rules(), now)
@@ -89,7 +94,7 @@ def test_says_what_can_never_start():
 
 
 def test_parts_of_gpus_are_named_as_such():
-    assert impossible(gang("a", share=0.5), machine()) == "needs 1 GPUs on a node; the largest node of c has 0"
+    assert impossible(gang("a", share=0.5), machine()) == "needs 0.5 of a GPU on a node; the largest node of c has 0"
     said = impossible(gang("a", nodes=4, share=0.6), machine(gpus="012"))
     assert said == "needs 4 × 0.6 of a GPU; c has 3 in all, shared by its simulated nodes"
     assert impossible(gang("a", nodes=4, share=0.5), machine(gpus="01")) is None

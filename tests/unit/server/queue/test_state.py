@@ -10,11 +10,16 @@ import pytest
 from sqlalchemy import select, update
 from tests.unit.server.conftest import Server
 
+from muster.control.scheduling.queue import Passed
 from muster.server import loops
 from muster.server.context import Context
 from muster.server.database import tables
+from muster.server.queue.passed import keep_passed
+from muster.server.queue.state import RunQueue
 from muster.server.runs import changes, submission
 from muster.wire.runs import Submission
+
+PER_NODE = {"distribution": {"type": "pytorch", "process_count_per_instance": 1}}
 
 
 @pytest.fixture
@@ -123,3 +128,34 @@ def test_a_loop_that_ends_by_a_fault_is_begun_again(
     server.runner.run(asyncio.wait_for(loops.kept_up(fragile, server.context), 30))
     assert lives == [0, 1, 2]
     assert "fragile ended by a fault" in caplog.text
+
+
+def test_a_server_that_starts_again_knows_how_often_a_run_was_passed_over(server: Server) -> None:
+    for number in range(3):
+        submit(server, f"{number}", resources={"instance_count": 2}, **PER_NODE)
+    make_pass(server)
+    (first,) = server.context.runs.queue.all_passed()
+    counted = Passed(3, frozenset({"host"}), 10.0, 20.0)
+    server.write(lambda t: keep_passed(t, {first: counted}))
+    server.context.runs.queue = RunQueue()
+    server.write(server.context.runs.queue.update)
+    assert server.context.runs.queue.all_passed() == {first: counted}
+    make_pass(server)
+    found = server.context.runs.queue.all_passed()[first]
+    assert (found.times, found.first_at, found.due_at) == (3, 10.0, 20.0)
+
+
+def test_what_was_counted_is_forgotten_once_the_run_starts(server: Server) -> None:
+    running = submit(server, "1", resources={"instance_count": 2}, **PER_NODE)
+    waiting = submit(server, "2", resources={"instance_count": 2}, **PER_NODE)
+    assert make_pass(server) == {running, waiting}
+    assert make_pass(server) == {waiting}
+    assert passed_over(server, waiting)["times"] == 0
+    cancel(server, running)
+    make_pass(server)
+    assert passed_over(server, waiting) is None
+
+
+def passed_over(server: Server, run_id: str) -> Any:
+    query = select(tables.runs.c.passed_over).where(tables.runs.c.id == run_id)
+    return server.write(lambda t: t.execute(query).scalar_one())
