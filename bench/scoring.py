@@ -1,15 +1,16 @@
 """A served model that does nothing, against FastAPI with uvicorn and LitServe; requests in batches against one by one.
 
 Each server runs alone on the same port in turn, one process, the same body; `ab` (apache2-utils) asks over kept
-connections. LitServe is measured where it is installed. The model for batches takes 5 ms per call, however many
-requests it gets; a request of a batch may wait for the stated time, for the batch before its own, and for its own.
-One client alone asks Muster and an application of a few lines on bare uvicorn: what Muster adds to a request.
+connections. LitServe has an environment of its own, which is made once and kept (`~/.cache/muster-bench`). The model
+for batches takes 5 ms per call, however many requests it gets; a request of a batch may wait for the stated time, for
+the batch before its own, and for its own. One client alone asks Muster and an application of a few lines on bare
+uvicorn: what Muster adds to a request.
 """
 
 from __future__ import annotations
 
 import csv
-import importlib.util
+import http.client
 import json
 import os
 import re
@@ -29,6 +30,7 @@ from typing import NamedTuple
 from bench.measure import Figure, interleave, median, quick, report
 
 CALL_MS, WAIT_MS = 5, 5
+LITSERVE_VERSION = "0.2.19"
 NOOP = "import json\ndef run(data):\n    return json.loads(data)\n"
 SLOW = f"import time\ndef run(data):\n    time.sleep({CALL_MS / 1000})\n    return data\n"
 FASTAPI = """
@@ -79,8 +81,8 @@ def main() -> None:
             "muster": partial(rate, folder, serve(script="noop.py"), count, 32),
             "FastAPI and uvicorn": partial(rate, folder, script(folder, "fast.py", FASTAPI), count, 32),
         }
-        if importlib.util.find_spec("litserve"):
-            ways["LitServe"] = partial(rate, folder, script(folder, "lit.py", LITSERVE), count // 4, 32)
+        if python := litserve_python():
+            ways["LitServe"] = partial(rate, folder, [python, *script(folder, "lit.py", LITSERVE)[1:]], count // 4, 32)
         ways["one by one"] = partial(rate, folder, serve(script="slow.py"), count // 20, 32)
         batching = serve(script="slow.py", max_batch=32, max_wait_ms=WAIT_MS)
         ways["in batches"] = partial(rate, folder, batching, count // 5, 32)
@@ -103,6 +105,23 @@ def main() -> None:
     figures.append(median("one client, added to bare uvicorn, p50", added, "ms", at_most=0.5))
     figures.append(median("in batches, p99", times["in batches"], "ms", at_most=WAIT_MS + 2 * CALL_MS))
     report("scoring", figures, is_quick)
+
+
+def litserve_python() -> str | None:
+    """The interpreter of an environment with LitServe; None where it cannot be made, with the reason."""
+    folder = Path.home() / ".cache" / "muster-bench" / f"litserve-{LITSERVE_VERSION}-py{sys.version_info.minor}"
+    python = folder / "bin" / "python"
+    if (folder / "complete").exists():
+        return str(python)
+    wanted = [f"litserve=={LITSERVE_VERSION}", "uvicorn", "uvloop", "httptools"]
+    try:
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
+        subprocess.run([str(python), "-m", "pip", "install", "--quiet", *wanted], check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        print(f"LitServe is not measured: its environment could not be made ({error})", file=sys.stderr)
+        return None
+    (folder / "complete").touch()
+    return str(python)
 
 
 def ratio(name: str, samples: Mapping[str, Sequence[float]], ours: str, theirs: str, least: float) -> Figure:
@@ -167,10 +186,15 @@ def measured(folder: Path, command: list[str], count: int, at_once: int) -> Aske
 
 
 def wait_for(port: str, server: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 60
+    """Until it answers: some listen before they can."""
+    deadline = time.monotonic() + 120
     while True:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", int(port))) == 0:
+        connection = http.client.HTTPConnection("127.0.0.1", int(port), timeout=10)
+        with suppress(OSError, http.client.HTTPException):
+            connection.request("POST", "/score", '{"a": 1}', {"Content-Type": "application/json"})
+            answered = connection.getresponse().status == 200
+            connection.close()
+            if answered:
                 return
         if server.poll() is not None or time.monotonic() > deadline:
             raise RuntimeError("the server did not come up")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -11,9 +12,24 @@ import pytest
 
 from muster.scoring.door.app import App
 from muster.scoring.door.dispatch import Dispatcher, Refused
-from muster.scoring.door.table import Backend, Route, Table, admits, chosen, least_busy, mirrored, parse, token_for
+from muster.scoring.door.said import Figures, Said, past, together
+from muster.scoring.door.said import parse as parse_said
+from muster.scoring.door.table import (
+    Backend,
+    Route,
+    Table,
+    admits,
+    chosen,
+    least_busy,
+    mirrored,
+    parse,
+    sole_replica,
+    telling,
+    token_for,
+    told,
+)
 from muster.scoring.figures import Spread
-from muster.scoring.serve.scaling import DOWN_AFTER_S, Pace, wanted
+from muster.scoring.serve.scaling import Pace, wanted
 from muster.server.endpoints import keys
 from muster.wire.codec import to_json
 from muster.wire.serving import endpoints as wire
@@ -123,11 +139,11 @@ def test_the_number_of_replicas_follows_the_load(now: int, busy: float, waiting:
 
 
 def test_replicas_are_ended_one_at_a_time_and_not_at_once() -> None:
-    pace = Pace()
+    pace = Pace(30.0)
     assert pace.next(4, 1, 0.0) == 4
-    assert pace.next(4, 1, DOWN_AFTER_S) == 3
-    assert pace.next(3, 1, DOWN_AFTER_S + 1) == 3
-    assert pace.next(3, 5, DOWN_AFTER_S + 2) == 5
+    assert pace.next(4, 1, 30.0) == 3
+    assert pace.next(3, 1, 30.0 + 1) == 3
+    assert pace.next(3, 5, 30.0 + 2) == 5
 
 
 class _Library:
@@ -182,3 +198,32 @@ def test_what_a_client_is_told_where_no_replica_answers(
 
     asyncio.run(ask())
     assert sent[0]["status"] == status and said in sent[1]["body"].decode()
+
+
+def test_the_only_replica_of_the_only_deployment_may_answer_itself() -> None:
+    alone = replace(TABLE, deployments=(replace(BLUE, weight=100, backends=(ONE,)),))
+    assert sole_replica(alone) == ONE
+    only = alone.deployments[0]
+    for other in (
+        (BLUE,), (only, GREEN), (), (replace(only, weight=0),), (replace(only, idempotent=True),),
+        (replace(only, backends=(replace(ONE, ready=False),)),), (replace(only, backends=()),),
+    ):  # fmt: skip
+        assert sole_replica(replace(alone, deployments=other)) is None
+
+
+def test_what_several_say_is_one_report_and_what_was_counted_stays() -> None:
+    one = Said(3, {"a": 1}, (Figures("blue", 10, 1, {"200": 9, "500": 1}, 2.0, p95_ms=5.0, waiting=1),))
+    other = Said(2, {"a": 1, "b": 1}, (Figures("blue", 5, 0, {"200": 5}, 4.0, p95_ms=7.0), Figures("green", 1)))
+    found = together([one, other], past(one.figures))
+    assert (found.seen, found.open, found.waiting) == (2, {"a": 2, "b": 1}, 1)
+    blue, green = found.figures
+    assert (blue.requests, blue.failed, blue.codes, blue.rate) == (25, 2, {"200": 23, "500": 2}, 6.0)
+    assert blue.p95_ms == 7.0 and green.requests == 1
+    assert parse_said(found.line().strip()) == found and parse_said(found.line()[:-20]) is None
+
+
+def test_a_line_to_those_who_answer_is_read_as_it_was_meant() -> None:
+    sent = to_json(wire.RouteTable(4, "digits", "127.0.0.1", 1, ("k",), ""))
+    found = told(telling(True, json.dumps(sent).encode()))
+    assert found.accepts and found.table.version == 4
+    assert not told(telling(False, json.dumps(sent).encode())).accepts

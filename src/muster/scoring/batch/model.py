@@ -9,7 +9,7 @@ import sys
 import threading
 import traceback
 from pathlib import Path
-from typing import Any, Optional, Tuple
+from typing import Any, Optional, Set, Tuple
 
 from muster.scoring import frames
 from muster.scoring.batch import tables
@@ -19,6 +19,10 @@ from muster.scoring.script import INIT_FAILED, BadScript, Script, is_mlflow, loa
 
 Loaded = Tuple[Batch, Any, Optional[str]]
 """A mini-batch, its data, or why that could not be read."""
+
+_MOST_PRINTED = 100
+_printed: Set[str] = set()
+"""Tracebacks that are in the log already."""
 
 
 def main() -> int:
@@ -71,11 +75,22 @@ def _score(script: Script, loaded: Loaded, sending: "queue.Queue[Optional[frames
         return
     try:
         rows = rows_of(script.run(data))
-    except Exception:
-        traceback.print_exc()
+    except Exception as error:
+        _print_once(error)
         sending.put(["failed", batch.number, traceback.format_exc(limit=-1).strip().splitlines()[-1]])
         return
     sending.put(["scored", batch.number, list(rows)])
+
+
+def _print_once(error: Exception) -> None:
+    """Where the script failed, without Muster's own call; further tries and mini-batches do not repeat it."""
+    trace = error.__traceback__
+    inner = trace.tb_next if trace is not None and trace.tb_next is not None else trace
+    text = "".join(traceback.format_exception(type(error), error, inner))
+    if text not in _printed:
+        if len(_printed) < _MOST_PRINTED:
+            _printed.add(text)
+        print(text, end="", file=sys.stderr, flush=True)
 
 
 def _read(connection: socket.socket, root: str, form: str, waiting: "queue.Queue[Optional[Loaded]]") -> None:

@@ -11,10 +11,14 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import dataclass
-from typing import List, Mapping, NamedTuple, Optional, Union
+from dataclasses import asdict, dataclass, field, replace
+from typing import List, Optional
 
-from muster.scoring.door.table import Table, parse
+from muster.scoring.door.direct import Direct, reach
+from muster.scoring.door.handover import Closed
+from muster.scoring.door.said import Figures, Said, merged, past, together
+from muster.scoring.door.said import parse as parse_said
+from muster.scoring.door.table import Table, parse, sole_replica, telling
 from muster.scoring.door.worker import NO_LIBRARIES
 from muster.scoring.link import Link, Unreachable
 from muster.scoring.listening import keep_open_to_all, listener_on
@@ -24,6 +28,7 @@ _WAIT_S = 20.0
 _AGAIN_S = 0.5
 _POLL_S = 0.05
 _GRACE_S = 27.0
+_LOOK_S = 5.0
 _BAD_STARTS = 20
 
 
@@ -35,38 +40,34 @@ class Worker:
     control: socket.socket
     began: float
     heard: bytes = b""
-
-
-class Said(NamedTuple):
-    """What the process that answers tells of itself."""
-
-    seen: int
-    """The version of the table that it goes by."""
-    open: Mapping[str, int]
-    figures: List[Mapping[str, Union[str, float, Mapping[str, int]]]]
+    said: Said = field(default_factory=Said)
 
 
 class Door:
     """One endpoint's address."""
 
-    def __init__(self, link: Link, attempt: int, text: bytes) -> None:
+    def __init__(self, link: Link, attempt: int, first: bytes) -> None:
         self._link = link
         self._attempt = attempt
-        self._text, self._table = text, parse(json.loads(text))
-        self._listener = _listener(self._table)
-        self._lock = threading.Lock()
+        self._text, self._table = first, parse(json.loads(first))
+        self._directs: List[Direct] = []
+        """Replicas that have the listener, or still have connections from when they had it."""
+        self._past: List[Figures] = []
+        self._listener = self._taken_over() or _listener(self._table)
+        self._lock = threading.RLock()
         self._news = threading.Event()
-        self._said = Said(0, {}, [])
         self._restarts = 0
+        self._looked_at = 0.0
         self.ending = False
         self._current = self._start()
         self._next = self._start()
-        self._send_table()
+        self._arrange()
 
     def work(self) -> int:
         """Until it is told to end; returns the exit code."""
         port = self._listener.getsockname()[1]
-        print("endpoint {} answers on http://{}:{}/score".format(self._table.endpoint, self._table.host, port))
+        scheme = "https" if self._table.certificate else "http"
+        print("endpoint {} answers on {}://{}:{}/score".format(self._table.endpoint, scheme, self._table.host, port))
         for work in (self._follow, self._report):
             threading.Thread(target=work, name=work.__name__, daemon=True).start()
         bad = 0
@@ -83,10 +84,24 @@ class Door:
                 return 1
             self._restarts += 1
             with self._lock:
+                self._past = merged([*self._past, *past(self._current.said.figures)])
                 self._current, self._next = self._next, self._start()
-            self._send_table()
+            self._arrange()
         self._end()
         return 0
+
+    def _taken_over(self) -> Optional[socket.socket]:
+        """The listener of an earlier front door that died, out of the hands of the replica that had it."""
+        for route in self._table.deployments:
+            for backend in route.backends:
+                found = reach(backend)
+                if found is not None and found.held is not None:
+                    found.accepts = found.is_taking = True
+                    self._directs.append(found)
+                    return found.held
+                if found is not None:
+                    found.line.close()
+        return None
 
     def _start(self) -> Worker:
         ours, its = socket.socketpair()
@@ -96,35 +111,75 @@ class Door:
         its.close()
         return Worker(process, ours, time.monotonic())
 
-    def _send_table(self) -> None:
+    def _arrange(self) -> None:
+        """Have the only replica take connections itself, where there is one on this machine; otherwise the worker.
+
+        Whoever is to take them is told first: between two there may be both, and never none.
+        """
         with self._lock:
-            try:
-                self._current.control.sendall(self._text + b"\n")
-            except OSError:
-                pass  # it has just died: the next one gets it
+            self._looked_at = time.monotonic()
+            wanted = sole_replica(self._table)
+            if wanted is not None and not any(item.backend == wanted for item in self._directs):
+                found = reach(wanted)
+                if found is not None:
+                    self._directs.append(found)
+            chosen = next((item for item in self._directs if item.backend == wanted), None)
+            if chosen is not None:
+                chosen.tell(self._text, self._table.version, True, self._listener)
+            self._tell_worker(chosen is None or not chosen.is_taking)
+            for item in self._directs:
+                if item is not chosen:
+                    item.tell(self._text, self._table.version, False, self._listener)
+
+    def _tell_worker(self, accepts: bool) -> None:
+        try:
+            self._current.control.sendall(telling(accepts, self._text))
+        except OSError:
+            pass  # it has just died: the next one gets it
 
     def _read(self) -> None:
-        worker = self._current
+        """Wait a moment for what those who answer say."""
+        worker, before = self._current, self._said()
         with selectors.DefaultSelector() as selector:
-            selector.register(worker.control, selectors.EVENT_READ)
-            if not selector.select(_POLL_S):
-                return
+            selector.register(worker.control, selectors.EVENT_READ, worker)
+            for item in list(self._directs):
+                selector.register(item.line.connection, selectors.EVENT_READ, item)
+            for key, _ in selector.select(_POLL_S):
+                if isinstance(key.data, Direct):
+                    self._hear_replica(key.data)
+                else:
+                    _hear(worker)
+        now = self._said()
+        if now.seen != before.seen or (now.waiting and not before.waiting):
+            # The first that waits may be what starts a replica.
+            self._news.set()
+        wanted = sole_replica(self._table)
+        if wanted is not None and time.monotonic() - self._looked_at > _LOOK_S:
+            self._looked_at = time.monotonic()
+            if not any(item.backend == wanted for item in self._directs):
+                self._arrange()
+
+    def _hear_replica(self, item: Direct) -> None:
         try:
-            piece = worker.control.recv(1 << 20)
-        except OSError:
-            piece = b""
-        if not piece:
-            time.sleep(_POLL_S / 5)
+            is_fresh = item.read()
+        except Closed:
+            self._drop(item)
+            self._arrange()
             return
-        *lines, worker.heard = (worker.heard + piece).split(b"\n")
-        if lines:
-            try:
-                said = Said(**json.loads(lines[-1]))
-            except ValueError:
-                return  # cut off, because nobody read for a while
-            if said.seen != self._said.seen:
-                self._news.set()
-            self._said = said
+        if is_fresh:
+            self._arrange()
+        elif item.is_done:
+            self._drop(item)
+
+    def _drop(self, item: Direct) -> None:
+        with self._lock:
+            self._directs.remove(item)
+            self._past = merged([*self._past, *past(item.said.figures)])
+            item.line.close()
+
+    def _said(self) -> Said:
+        with self._lock:
+            return together([self._current.said, *(item.said for item in self._directs)], self._past)
 
     def _follow(self) -> None:
         """In a thread: wait for other tables. While the server is away, the last one holds."""
@@ -136,16 +191,17 @@ class Door:
                 time.sleep(_AGAIN_S)
                 continue
             if found["version"] != self._table.version:
-                self._text, self._table = json.dumps(found).encode(), parse(found)
-                self._send_table()
+                with self._lock:
+                    self._text, self._table = json.dumps(found).encode(), parse(found)
+                    self._arrange()
 
     def _report(self) -> None:
         while True:
             self._news.wait(REPORT_S)
             self._news.clear()
             port = self._listener.getsockname()[1]
-            said = self._said
-            figures = [{**item, "restarts": self._restarts} for item in said.figures]
+            said = self._said()
+            figures = [asdict(replace(item, restarts=self._restarts)) for item in said.figures]
             message = {"attempt": self._attempt, "port": port, "seen": said.seen, "open": said.open, "figures": figures}
             try:
                 self._link.call("POST", "serving", message)
@@ -163,6 +219,19 @@ class Door:
             except subprocess.TimeoutExpired:
                 worker.process.kill()
                 worker.process.wait()
+
+
+def _hear(worker: Worker) -> None:
+    try:
+        piece = worker.control.recv(1 << 20)
+    except OSError:
+        piece = b""
+    if not piece:
+        time.sleep(_POLL_S / 5)
+        return
+    *lines, worker.heard = (worker.heard + piece).split(b"\n")
+    for line in lines:
+        worker.said = parse_said(line) or worker.said
 
 
 def _listener(table: Table) -> socket.socket:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import http
 import json
 import random
 import time
 from typing import Any, Awaitable, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 from muster.scoring.door.dispatch import Dispatcher, Refused
+from muster.scoring.door.said import Figures
 from muster.scoring.door.table import PIN, Backend, Route, Table, admits, chosen, mirrored
 from muster.scoring.serve.body import Gone, Receive, TooLarge, TooSlow, body_of
 
@@ -39,13 +41,29 @@ class Asked(NamedTuple):
     body: bytes
 
 
-class App:
-    """One endpoint. `client` is an aiohttp session, which keeps connections to replicas; `library` its module."""
+class Here(NamedTuple):
+    """The replica whose process this is."""
 
-    def __init__(self, table: Table, client: Any, library: Any, make_url: Callable[[str], Any]) -> None:
+    url: str
+    key: str
+    app: Callable[[Any, Receive, Send], Awaitable[None]]
+
+
+class App:
+    """One endpoint. `client` is an aiohttp session, which keeps connections to replicas; `library` its module.
+
+    `here`: the replica in whose own process this answers; as the only one it is asked without a connection.
+    """
+
+    def __init__(
+        self, table: Table, client: Any, library: Any, make_url: Callable[[str], Any], here: Optional[Here] = None
+    ) -> None:
         self._client = client
         self._library = library
         self._make_url = make_url
+        self._here = here
+        self.is_leaving = False
+        """Others take the connections: each of ours ends with the next answer, and its client comes to them."""
         self._copies: Set["asyncio.Task[None]"] = set()
         self.dispatchers: Dict[str, Dispatcher] = {}
         self.table = table
@@ -65,6 +83,8 @@ class App:
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         began = time.monotonic()
+        if self.is_leaving:
+            send = _as_last(send)
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         if scope["path"] == "/" and scope["method"] in ("GET", "HEAD"):
             await _say(send, 200, b"Healthy", [(b"content-type", b"text/plain; charset=utf-8")])
@@ -108,6 +128,8 @@ class App:
         kept = passed_on(scope["headers"])
         asked = Asked(scope["method"], target, kept, body)
         self._mirror(route, asked)
+        if self._here is not None and [backend.url for backend in route.backends] == [self._here.url]:
+            return await self._answer_here(self._here, dispatcher, asked, scope, receive, send)
         # A client that goes away ends its request: the replica sees that and does not run it.
         work = asyncio.ensure_future(self._pass_on(dispatcher, asked, send))
         gone = asyncio.ensure_future(receive())
@@ -154,7 +176,7 @@ class App:
             except Refused as error:
                 return await _refuse(send, 429, "{}: {}".format(route.name, error), [(b"retry-after", b"1")])
             except asyncio.TimeoutError:
-                return await _refuse(send, 503, "no replica of {} is there".format(route.name))
+                return await _refuse(send, 503, _none_there(dispatcher.route), [(b"retry-after", b"1")])
             outcome = Outcome()
             try:
                 return await self._ask(backend, asked, send, deadline - loop.time(), outcome)
@@ -182,6 +204,34 @@ class App:
                 return await _refuse(send, 400, "the request cannot be passed on: {}".format(error))
             finally:
                 dispatcher.release(backend)
+
+    async def _answer_here(
+        self, here: Here, dispatcher: Dispatcher, asked: Asked, scope: Any, receive: Receive, send: Send
+    ) -> int:
+        """Have the replica in this process answer; returns the code."""
+        deadline = asyncio.get_running_loop().time() + dispatcher.route.timeout_ms / 1000
+        try:
+            backend = await dispatcher.acquire(deadline)
+        except (Refused, asyncio.TimeoutError) as error:
+            return await _refuse(send, 429, "{}: {}".format(dispatcher.route.name, error), [(b"retry-after", b"1")])
+        status, body = 499, [asked.body]
+
+        async def given() -> Any:
+            return {"type": "http.request", "body": body.pop()} if body else await receive()
+
+        async def outward(message: Any) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status, extra = _outward(message["status"], _phrase(message["status"]))
+                message = {**message, "status": status, "headers": [*message["headers"], *extra]}
+            await send(message)
+
+        try:
+            headers = [*asked.headers, (b"authorization", "Bearer {}".format(here.key).encode())]
+            await here.app({**scope, "headers": headers}, given, outward)
+            return status
+        finally:
+            dispatcher.release(backend)
 
     async def _ask(self, backend: Backend, asked: Asked, send: Send, left_s: float, outcome: "Outcome") -> int:
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in asked.headers]
@@ -217,21 +267,20 @@ class App:
         finally:
             response.release()
 
-    def figures(self) -> List[Dict[str, Any]]:
-        """What each deployment did, as the server takes it."""
+    def figures(self) -> List[Figures]:
+        """What each deployment did."""
         found = []
         for name, dispatcher in self.dispatchers.items():
             traffic = dispatcher.traffic
             p50, p95, p99 = traffic.latency_ms.percentiles(0.5, 0.95, 0.99)
             codes = {str(code): count for code, count in sorted(traffic.codes.items())}
             failed = sum(count for code, count in traffic.codes.items() if code >= 400 and code != 499)
+            queue_p95 = traffic.queue_ms.percentiles(0.95)[0]
             found.append(
-                {
-                    "deployment": name, "requests": sum(traffic.codes.values()), "failed": failed, "codes": codes,
-                    "rate": traffic.rate, "p50_ms": p50, "p95_ms": p95, "p99_ms": p99,
-                    "queue_p95_ms": traffic.queue_ms.percentiles(0.95)[0], "in_flight": dispatcher.open,
-                    "waiting": dispatcher.waiting,
-                }
+                Figures(
+                    name, sum(traffic.codes.values()), failed, codes, traffic.rate, p50, p95, p99, queue_p95,
+                    dispatcher.open, dispatcher.waiting,
+                )
             )  # fmt: skip
         return found
 
@@ -257,6 +306,30 @@ def _outward(status: int, reason: str) -> Tuple[int, Headers]:
     if status < 400 or status in _PASSED_ON:
         return status, []
     return 424, [(_MODEL_STATUS, str(status).encode()), (_MODEL_REASON, reason.encode("latin-1", "replace"))]
+
+
+def _none_there(route: Route) -> str:
+    if route.sleeps:
+        return "{} had no replica: one is being started, and was not ready within {:g} ms".format(
+            route.name, route.timeout_ms
+        )
+    return "no replica of {} is there".format(route.name)
+
+
+def _phrase(status: int) -> str:
+    try:
+        return http.HTTPStatus(status).phrase
+    except ValueError:
+        return ""
+
+
+def _as_last(send: Send) -> Send:
+    async def work(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message["headers"], *_LAST]}
+        await send(message)
+
+    return work
 
 
 def _nowhere(table: Table, pinned: Optional[str]) -> str:

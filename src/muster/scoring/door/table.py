@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, field
 from typing import Any, Mapping, Optional, Sequence, Tuple
 
 PIN = "azureml-model-deployment"
@@ -40,6 +41,8 @@ class Route:
     queue_wait_ms: float
     idempotent: bool
     backends: Tuple[Backend, ...]
+    sleeps: bool = False
+    """Without requests it has no replica; the next one starts it."""
 
     @property
     def most_open(self) -> int:
@@ -62,6 +65,9 @@ class Table:
     deployments: Tuple[Route, ...]
     public: bool = False
     """Whoever made the endpoint said where it listens: it answers there from anywhere."""
+    certificate: str = ""
+    """Empty: plain HTTP."""
+    private_key: str = field(default="", repr=False)
 
 
 def parse(given: Mapping[str, Any]) -> Table:
@@ -71,6 +77,39 @@ def parse(given: Mapping[str, Any]) -> Table:
         for route in given["deployments"]
     )
     return Table(**{**given, "keys": tuple(given["keys"]), "deployments": deployments})
+
+
+@dataclass(frozen=True)
+class Told:
+    """What those who answer at an endpoint's address are told."""
+
+    accepts: bool
+    """Whether they take connections."""
+    table: Table
+
+
+def telling(accepts: bool, text: bytes) -> bytes:
+    """The line that says so; `text` is the table as the server sent it."""
+    return b'{"accepts": %s, "table": %s}\n' % (b"true" if accepts else b"false", text)
+
+
+def told(line: bytes) -> Told:
+    """The same, read."""
+    given = json.loads(line)
+    return Told(bool(given["accepts"]), parse(given["table"]))
+
+
+def sole_replica(table: Table) -> Optional[Backend]:
+    """The replica that may take requests at the endpoint's own address: the only one of the only deployment.
+
+    None where requests may be repeated: that needs somebody who has them and outlives the replica.
+    """
+    if len(table.deployments) != 1:
+        return None
+    route = table.deployments[0]
+    if route.idempotent or not route.weight or len(route.backends) != 1 or not route.backends[0].ready:
+        return None
+    return route.backends[0]
 
 
 def chosen(table: Table, pinned: Optional[str], drawn: float) -> Optional[Route]:

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import json
 import os
 import socket
 import sys
 from typing import Any
 
+from muster.scoring.door.accepting import Acceptor, options
 from muster.scoring.door.app import App
-from muster.scoring.door.table import Table, parse
-from muster.scoring.listening import bounded, most_connections
+from muster.scoring.door.said import Said
+from muster.scoring.door.table import Table, Told, told
 
 NO_LIBRARIES = 4
 """The exit code where the environment lacks what answers or asks by HTTP."""
-_REPORT_S = 0.5
+REPORT_S = 0.5
 _TABLE_BYTES = 1 << 26
 
 
 def main() -> int:
     listener, control = socket.socket(fileno=int(sys.argv[1])), socket.socket(fileno=int(sys.argv[2]))
     try:
-        uvicorn, aiohttp = importlib.import_module("uvicorn"), importlib.import_module("aiohttp")
-        yarl = importlib.import_module("yarl")
+        uvicorn = importlib.import_module("uvicorn")
+        for name in ("aiohttp", "yarl"):
+            importlib.import_module(name)
     except ImportError as error:
         print(
             "muster: the front door of an endpoint needs `pip install uvicorn httptools uvloop aiohttp` ({})".format(
@@ -41,7 +42,7 @@ def main() -> int:
     first = _first_line(control)
     if not first:
         return 0
-    asyncio.run(_serve(uvicorn, aiohttp, yarl, listener, control, parse(json.loads(first))))
+    asyncio.run(_serve(uvicorn, listener, control, told(first)))
     return 0
 
 
@@ -56,29 +57,52 @@ def _first_line(control: socket.socket) -> bytes:
     return found
 
 
-async def _serve(
-    uvicorn: Any, aiohttp: Any, yarl: Any, listener: socket.socket, control: socket.socket, table: Table
-) -> None:
+def make_session() -> Any:
+    """What asks replicas: an aiohttp session, inside an event loop."""
+    aiohttp = importlib.import_module("aiohttp")
     connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=30.0)
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=2.0)
-    async with aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False) as session:
-        app = App(table, session, aiohttp, lambda text: yarl.URL(text, encoded=True))
-        config = uvicorn.Config(
-            app, log_level="warning", access_log=False, lifespan="off", server_header=False,
-            ws="none", http=bounded(), limit_concurrency=most_connections(),
-            timeout_graceful_shutdown=25, timeout_keep_alive=75,
-        )  # fmt: skip
-        work = [asyncio.ensure_future(_follow(app, control)), asyncio.ensure_future(_report(app, control))]
-        await uvicorn.Server(config).serve(sockets=[listener])
+    return aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False)
+
+
+def make_app(table: Table, session: Any, here: Any = None) -> App:
+    """What answers, by a table as it was sent."""
+    url = importlib.import_module("yarl").URL
+    library = importlib.import_module("aiohttp")
+    return App(table, session, library, lambda text: url(text, encoded=True), here)
+
+
+async def _serve(uvicorn: Any, listener: socket.socket, control: socket.socket, first: Told) -> None:
+    async with make_session() as session:
+        app = make_app(first.table, session)
+        server = uvicorn.Server(uvicorn.Config(app, **options()))
+        acceptor = Acceptor(uvicorn, app, server)
+        work = [
+            asyncio.ensure_future(_follow(app, acceptor, listener, control, first)),
+            asyncio.ensure_future(_report(app, control)),
+        ]
+        # It has no listener of its own: the acceptor takes connections as it is told.
+        await server.serve(sockets=[])
         for task in work:
             task.cancel()
 
 
-async def _follow(app: App, control: socket.socket) -> None:
+async def _apply(app: App, acceptor: Acceptor, listener: socket.socket, given: Told) -> None:
+    app.update(given.table)
+    app.is_leaving = not given.accepts
+    await acceptor.follow(app.table)
+    if given.accepts and acceptor.listener is None:
+        await acceptor.start(listener.dup(), app.table)
+    elif not given.accepts:
+        acceptor.stop()
+
+
+async def _follow(app: App, acceptor: Acceptor, listener: socket.socket, control: socket.socket, first: Told) -> None:
     """Take tables as they come; without whoever sends them this process ends."""
+    await _apply(app, acceptor, listener, first)
     reader, _ = await asyncio.open_connection(sock=control.dup(), limit=_TABLE_BYTES)
     while line := await reader.readline():
-        app.update(parse(json.loads(line)))
+        await _apply(app, acceptor, listener, told(line))
         _tell(app, control)
     os._exit(0)
 
@@ -86,13 +110,17 @@ async def _follow(app: App, control: socket.socket) -> None:
 async def _report(app: App, control: socket.socket) -> None:
     while True:
         _tell(app, control)
-        await asyncio.sleep(_REPORT_S)
+        await asyncio.sleep(REPORT_S)
+
+
+def report_of(app: App) -> Said:
+    """What is told to whoever sends the tables."""
+    return Said(app.table.version, app.open_by_address(), tuple(app.figures()))
 
 
 def _tell(app: App, control: socket.socket) -> None:
-    said = {"seen": app.table.version, "open": app.open_by_address(), "figures": app.figures()}
     try:
-        control.send(json.dumps(said).encode() + b"\n", socket.MSG_DONTWAIT)
+        control.send(report_of(app).line(), socket.MSG_DONTWAIT)
     except BlockingIOError:
         pass  # nobody reads at the moment
 

@@ -14,7 +14,10 @@ from muster.scoring.frames import Value
 from muster.scoring.serve import oip
 from muster.scoring.serve.batching import Full, Outcome, Runner
 from muster.scoring.serve.body import Gone, Receive, TooLarge, TooSlow, body_of
+from muster.scoring.serve.collecting import REQUEST, RESPONSE, Book, Sample
 from muster.scoring.serve.http import Answer, Request, answer_of
+from muster.scoring.serve.mlflow_requests import answer_of as mlflow_answer
+from muster.scoring.serve.mlflow_requests import json_of_csv
 from muster.scoring.serve.models import BadInput, Model
 from muster.scoring.serve.settings import Settings
 from muster.scoring.serve.streaming import Broken, Stream
@@ -40,7 +43,8 @@ class Asked(NamedTuple):
 class App:
     """One replica's answers. Plain ASGI: between the listener and the model there is nothing else."""
 
-    def __init__(self, settings: Settings, model: Model, runner: Runner) -> None:
+    def __init__(self, settings: Settings, model: Model, runner: Runner, book: Optional[Book] = None) -> None:
+        self._book = book if book is not None and (book.has(REQUEST) or book.has(RESPONSE)) else None
         self._settings = settings
         self._model = model
         self._runner = runner
@@ -49,11 +53,14 @@ class App:
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         asked = Asked(scope["method"], scope["path"], scope["query_string"].decode("latin-1"), headers)
+        sample = self._sample(asked, receive)
         try:
-            answer = await self._answer(asked, receive)
+            answer = await self._answer(asked, receive if sample is None else sample.receive)
         except Gone:
             return
         ids = _ids(headers)
+        if sample is not None:
+            sample.end(answer, ids["x-request-id"])
         listed = [
             (name.encode("latin-1"), str(value).encode("latin-1")) for name, value in {**ids, **answer.headers}.items()
         ]
@@ -65,6 +72,12 @@ class App:
         await send({"type": "http.response.start", "status": answer.status, "headers": listed})
         await send({"type": "http.response.body", "body": b"" if asked.method == "HEAD" else answer.body})
 
+    def _sample(self, asked: Asked, receive: Receive) -> Optional[Sample]:
+        """The request, where it is one of those that are kept."""
+        if self._book is None or asked.method != "POST" or not self._book.is_sampled():
+            return None
+        return Sample(self._book, asked.method, asked.path, asked.headers, receive)
+
     async def _answer(self, asked: Asked, receive: Receive) -> Answer:
         method, path, headers = asked.method, asked.path.rstrip("/") or "/", asked.headers
         if path == "/" and method in ("GET", "HEAD"):
@@ -73,8 +86,11 @@ class App:
             return _refused(431, "x-ms-request-id and x-request-id may have at most {} characters".format(_MOST_ID))
         if not self._admitted(headers):
             return _refused(401, "a key is needed: Authorization: Bearer KEY")
+        if path in ("/ping", "/health", "/version") and method == "GET" and self._model.mlflow_version:
+            return Answer(200, self._model.mlflow_version.encode() if path == "/version" else b"\n", _TEXT)
         if path in ("/score", "/invocations"):
-            return await self._score(asked, receive)
+            answer = await self._score(asked, receive)
+            return mlflow_answer(answer) if path == "/invocations" and self._model.mlflow_version else answer
         if path == "/swagger.json" and method == "GET":
             return _swagger(dict(parse_qsl(asked.query)).get("version", "2"), self._settings.name)
         if path.startswith(("/v1/", "/v2")):
@@ -100,8 +116,12 @@ class App:
             return await self._run(Request(method, asked.path, query, asked.headers, body), asked.headers, receive)
         try:
             text = _query_json(query) if method == "GET" else body.decode("utf-8")
+            if self._model.mlflow_version and asked.headers.get("content-type", "").startswith("text/csv"):
+                text = json_of_csv(text)
         except UnicodeDecodeError:
             return _refused(400, "the body is no text in UTF-8")
+        except BadInput as error:
+            return _refused(400, str(error))
         return await self._run(text, asked.headers, receive)
 
     async def _protocol(self, asked: Asked, path: str, receive: Receive) -> Answer:
@@ -109,7 +129,8 @@ class App:
         if isinstance(route, Answer):
             return route
         try:
-            request = oip.parse(await self._body(asked, receive), route)
+            length = asked.headers.get("inference-header-content-length", "")
+            request = oip.parse(await self._body(asked, receive), route, length)
         except _Untaken as untaken:
             return oip.refused(untaken.status, str(untaken), _LAST)
         except BadInput as error:

@@ -4,29 +4,28 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import json
 import os
 from pathlib import Path
 from typing import Any, Callable, List, Mapping
 
 from muster.scoring import script
 from muster.scoring.serve.http import RAW
+from muster.scoring.serve.mlflow_requests import BadInput, json_value, on_frames, version_of
 from muster.scoring.serve.settings import Settings
 
-
-class BadInput(ValueError):
-    """A request that the model cannot take: the client's fault."""
+__all__ = ["BadInput", "Model", "load"]
 
 
 class Model:
     """One loaded model: `run` takes the body's text, a list of them with batching, or the request with `@rawhttp`."""
 
-    def __init__(self, init: Callable[[], Any], run: Callable[..., Any], repeatable: bool = False) -> None:
+    def __init__(self, init: Callable[[], Any], run: Callable[..., Any], mlflow_version: str = "") -> None:
         self.init = init
         self.run = run
         self.is_raw = bool(getattr(run, RAW, False)) or getattr(run, "__rawhttp__", False)
         self.takes_headers = "request_headers" in inspect.signature(run).parameters
-        self.repeatable = repeatable
+        self.mlflow_version = mlflow_version
+        """Of the MLflow that made it; empty for any other model."""
 
     def call(self, data: Any, headers: Mapping[str, str]) -> Any:
         return self.run(data, request_headers=dict(headers)) if self.takes_headers else self.run(data)
@@ -41,37 +40,13 @@ def load(settings: Settings) -> Model:
         return Model(loaded.init, loaded.run)
     if script.is_mlflow(path):
         loaded = script.mlflow_model(path)
-        return Model(loaded.init, _on_frames(loaded.run), repeatable=True)
+        return Model(loaded.init, on_frames(loaded.run), mlflow_version=version_of(path))
     file = _torchscript(Path(path))
     if file is not None:
         return _torch(file)
     raise script.BadScript(
         "{} is neither an MLflow model nor a TorchScript file: give a script".format(path or "nothing")
     )
-
-
-def _on_frames(predict: Callable[..., Any]) -> Callable[[str], Any]:
-    """MLflow's own forms of a request, as the DataFrame or array that `predict` takes."""
-
-    def run(data: str) -> Any:
-        return predict(_frame(_json(data)))
-
-    return run
-
-
-def _frame(given: Any) -> Any:
-    pandas = importlib.import_module("pandas")
-    if not isinstance(given, Mapping):
-        raise BadInput("an object with dataframe_split, dataframe_records, inputs, instances or input_data is needed")
-    split = given.get("dataframe_split") or given.get("input_data")
-    if isinstance(split, Mapping):
-        return pandas.DataFrame(split.get("data"), columns=split.get("columns"), index=split.get("index"))
-    for key in ("dataframe_records", "instances", "inputs", "input_data"):
-        if isinstance(given.get(key), list):
-            return pandas.DataFrame(given[key])
-    if isinstance(given.get("inputs"), Mapping):
-        return pandas.DataFrame(given["inputs"])
-    raise BadInput("none of dataframe_split, dataframe_records, inputs, instances and input_data is there")
 
 
 def _torchscript(path: Path) -> Any:
@@ -92,7 +67,7 @@ def _torch(file: Path) -> Model:
 
     def run(data: str) -> Any:
         torch, model, device = held
-        given = _json(data)
+        given = json_value(data)
         if isinstance(given, Mapping):
             given = next((given[key] for key in ("data", "instances", "inputs", "input_data") if key in given), None)
         try:
@@ -104,13 +79,4 @@ def _torch(file: Path) -> Model:
         with torch.inference_mode():
             return model(tensor).tolist()
 
-    return Model(init, run, repeatable=True)
-
-
-def _json(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise BadInput("the body is no JSON: {}".format(error)) from None
-    except RecursionError:
-        raise BadInput("the body is nested too deeply") from None
+    return Model(init, run)

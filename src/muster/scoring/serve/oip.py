@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, List, Mapping, Optional, Sequence, Tuple, Union
 
+from muster.scoring.serve import binary
 from muster.scoring.serve.http import Answer
 from muster.scoring.serve.models import BadInput
 from muster.scoring.serve.settings import Settings
@@ -31,7 +32,7 @@ def route_of(method: str, path: str, name: str, version: str) -> Union[str, Answ
         return "predict" if method == "POST" else refused(405, "POST is needed")
     known = {"name": name, "versions": [version], "platform": "muster", "inputs": [], "outputs": []}
     told = {
-        "/v2": {"name": "muster", "version": version, "extensions": []},
+        "/v2": {"name": "muster", "version": version, "extensions": ["binary_tensor_data"]},
         "/v2/health/live": {"live": True},
         "/v2/health/ready": {"ready": True},
         "/v2/models": {"models": [name]},
@@ -50,17 +51,25 @@ def route_of(method: str, path: str, name: str, version: str) -> Union[str, Answ
     return refused(404, "there is no {} here; the model is called {}, version {}".format(path, name, version))
 
 
-def parse(body: bytes, kind: str) -> Inference:
-    """Check a request; raises BadInput that says what is wrong with it."""
+def parse(body: bytes, kind: str, head_length: str = "") -> Inference:
+    """Check a request; raises BadInput that says what is wrong with it.
+
+    `head_length`: the length of the JSON, where tensors follow it as bytes.
+    """
+    head, rest = body, b""
+    if head_length:
+        if not head_length.isdecimal() or int(head_length) > len(body):
+            raise BadInput("inference-header-content-length is {}, of {} bytes".format(head_length, len(body)))
+        head, rest = body[: int(head_length)], body[int(head_length) :]
     try:
-        return _parse(body.decode("utf-8"), kind)
+        return _parse(head.decode("utf-8"), kind, rest)
     except UnicodeDecodeError:
         raise BadInput("the body is no text in UTF-8") from None
     except RecursionError:
         raise BadInput("the body is nested too deeply") from None
 
 
-def _parse(body: str, kind: str) -> Inference:
+def _parse(body: str, kind: str, rest: bytes) -> Inference:
     try:
         given = json.loads(body)
     except ValueError as error:
@@ -76,6 +85,11 @@ def _parse(body: str, kind: str) -> Inference:
         raise BadInput('"inputs" is missing, or no list')
     tensors = {}
     for item in inputs:
+        size = binary.size_of(item)
+        if size is not None:
+            if size > len(rest):
+                raise BadInput("binary_data_size is {}, and {} bytes are left".format(size, len(rest)))
+            item, rest = {**item, "data": binary.decoded(item, rest[:size])}, rest[size:]
         name, data = _tensor(item)
         tensors[name] = data
     given_id = given.get("id")

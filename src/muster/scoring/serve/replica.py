@@ -6,15 +6,19 @@ import asyncio
 import importlib
 import json
 import os
+import signal
 import socket
 import sys
 import traceback
-from typing import Any
+from typing import Any, Optional
 
-from muster.scoring.listening import bounded, most_connections
+from muster.scoring.door.accepting import options
 from muster.scoring.script import INIT_FAILED, BadScript
+from muster.scoring.serve import collecting
 from muster.scoring.serve.app import App
 from muster.scoring.serve.batching import Runner
+from muster.scoring.serve.collecting import Book
+from muster.scoring.serve.front import Front
 from muster.scoring.serve.http import install_stand_ins
 from muster.scoring.serve.models import load
 from muster.scoring.serve.settings import Settings
@@ -35,6 +39,8 @@ def main() -> int:
         print("muster: serving needs `pip install uvicorn httptools uvloop` in this environment", file=sys.stderr)
         return NO_SERVER
     install_stand_ins()
+    book = Book(settings) if settings.collections else None
+    collecting.install(book)
     try:
         model = load(settings)
         model.init()
@@ -44,25 +50,31 @@ def main() -> int:
     except Exception:
         traceback.print_exc()
         return INIT_FAILED
-    _serve(uvicorn, settings, model, listener, ready)
+    # The server of requests handles it while it serves and raises it again afterwards: what is left to do is ours.
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    _serve(uvicorn, settings, model, book, listener, ready)
+    if book is not None:
+        book.close()
     return 0
 
 
-def _serve(uvicorn: Any, settings: Settings, model: Any, listener: socket.socket, ready: int) -> None:
+def _serve(
+    uvicorn: Any, settings: Settings, model: Any, book: Optional[Book], listener: socket.socket, ready: int
+) -> None:
     async def serve() -> None:
         loop = asyncio.get_running_loop()
         runner = Runner(
             model, loop, settings.max_batch, settings.max_wait_ms / 1000, settings.max_queue, settings.timeout_ms / 1000
         )
-        config = uvicorn.Config(
-            App(settings, model, runner), log_level="warning", access_log=False, lifespan="off", server_header=False,
-            ws="none", http=bounded(), limit_concurrency=most_connections(),
-            timeout_graceful_shutdown=25, timeout_keep_alive=75,
-        )  # fmt: skip
-        server = uvicorn.Server(config)
-        reporting = asyncio.ensure_future(_report(runner, ready))
+        app = App(settings, model, runner, book)
+        server = uvicorn.Server(uvicorn.Config(app, **options()))
+        work = [asyncio.ensure_future(_report(runner, ready))]
+        if settings.endpoint:
+            front = Front(uvicorn, server, app, int(listener.getsockname()[1]))
+            work.insert(0, asyncio.ensure_future(front.work()))
         await server.serve(sockets=[listener])
-        reporting.cancel()
+        for task in work:
+            task.cancel()
 
     try:
         importlib.import_module("uvloop").install()

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import math
 
-DOWN_AFTER_S = 30.0
-"""How long fewer must be enough before one is ended: a replica that is missed costs more than one that idles."""
-
 
 def wanted(now: int, busy: float, waiting: int, target_percent: float, least: int, most: int) -> int:
     """The number for `now` replicas that are busy this share of their time, while so many requests wait."""
@@ -18,9 +15,10 @@ def wanted(now: int, busy: float, waiting: int, target_percent: float, least: in
 
 
 class Pace:
-    """More at once, fewer only after a while and one at a time."""
+    """More at once, fewer only after a while and one at a time: one that is missed costs more than one that idles."""
 
-    def __init__(self) -> None:
+    def __init__(self, idle_s: float) -> None:
+        self._idle_s = idle_s
         self._fewer_since: float = math.inf
 
     def next(self, now: int, needed: int, at_s: float) -> int:
@@ -29,7 +27,7 @@ class Pace:
             self._fewer_since = math.inf
             return needed
         self._fewer_since = min(self._fewer_since, at_s)
-        if at_s - self._fewer_since < DOWN_AFTER_S:
+        if at_s - self._fewer_since < self._idle_s:
             return now
         self._fewer_since = at_s
         return now - 1

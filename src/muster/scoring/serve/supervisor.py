@@ -79,7 +79,7 @@ class Supervisor:
         self._bad_starts = 0
         self._busy_s = 0.0
         self._decided_at = time.monotonic()
-        self._pace = Pace()
+        self._pace = Pace(settings.idle_s)
         self.replicas: List[Replica] = []
         self.totals = Totals()
         self.changed: Change = lambda: None
@@ -91,7 +91,8 @@ class Supervisor:
 
     def work(self) -> int:
         """Until it is told to end, or no replica can be started; returns the exit code."""
-        self.replicas = [self._start(number) for number in range(self._settings.replicas)]
+        # One at least, which shows whether the model can be loaded at all.
+        self.replicas = [self._start(number) for number in range(max(1, self._settings.replicas))]
         while not self.ending:
             self._read()
             for replica in list(self.replicas):

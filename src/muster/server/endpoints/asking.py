@@ -25,7 +25,7 @@ def ask(view: EndpointView, keys: EndpointKeys, request: EndpointRequest) -> End
     parts = urlsplit(view.scoring_uri)
     headers = {"Content-Type": "application/json", **({_PIN: request.deployment} if request.deployment else {})}
     shown = keys.primary or keys.token or ""
-    connection = Connection(Address(f"{parts.scheme}://{parts.netloc}", shown), _ANSWER_S)
+    connection = Connection(Address(f"{parts.scheme}://{parts.netloc}", shown, view.certificate), _ANSWER_S)
     began = time.monotonic()
     try:
         with connection.exchange("POST", parts.path, body=request.body.encode(), headers=headers) as answer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from muster.server.context import Context
@@ -22,6 +22,14 @@ class Kept:
     primary: str = field(repr=False)
     secondary: str = field(repr=False)
     signing: str = field(repr=False)
+    authority: str = ""
+    """What clients trust, where the endpoint speaks TLS: its own authority, or the certificate that somebody gave."""
+    authority_key: str = field(default="", repr=False)
+    """Empty where the certificate was given."""
+    certificate: str = ""
+    private_key: str = field(default="", repr=False)
+    certified_host: str = ""
+    """The address that the certificate was made for."""
 
     def inner(self, run: str) -> str:
         """What the front door shows to the replicas of a run."""
@@ -39,7 +47,7 @@ def seal(context: Context, endpoint: str, kept: Kept) -> str:
 def opened(context: Context, row: Any) -> Kept:
     """The secrets of an endpoint, out of its row."""
     found = context.vault.open(row.sealed, _about(row.name))
-    return Kept(str(found["primary"]), str(found["secondary"]), str(found["signing"]))
+    return Kept(**{item.name: str(found[item.name]) for item in fields(Kept) if item.name in found})
 
 
 def renewed(kept: Kept, auth_mode: AuthMode, kind: KeyKind) -> Kept:

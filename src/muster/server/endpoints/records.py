@@ -9,26 +9,26 @@ from sqlalchemy import Connection, Row, delete, insert, select, update
 
 from muster import errors
 from muster.control import endpoints as control
-from muster.control.access import Action, Caller, require
+from muster.control.access import Caller
 from muster.host import clock
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
-from muster.server.endpoints import keys
+from muster.server.endpoints import certificates, keys
+from muster.server.endpoints.lookup import ONLINE, merged_tags
 from muster.wire.codec import Json
 from muster.wire.people import ADMIN
 from muster.wire.serving.endpoints import EndpointChanges, EndpointKeys, NewEndpoint, NewEndpointKey
 
 _ENDPOINTS, _DEPLOYMENTS, _RUNS = tables.endpoints, tables.deployments, tables.endpoint_runs
 
+find, owned = ONLINE.find, ONLINE.owned
+deployments, find_deployment = ONLINE.deployments, ONLINE.find_deployment
+
 
 def add(context: Context, transaction: Transaction, new: NewEndpoint, caller: Caller) -> None:
     """Create an endpoint; it answers once something is deployed."""
-    known = transaction.execute(select(_ENDPOINTS.c.name).where(_ENDPOINTS.c.name == new.name)).first()
-    if known is not None:
-        raise errors.Conflict(
-            f"there is an endpoint {new.name} already", f"`muster endpoint show {new.name}` shows it."
-        )
+    ONLINE.refuse_taken(transaction.connection, new.name)
     if new.host is not None and context.tokens.people.is_shared and caller.role != ADMIN:
         raise errors.AccessDenied(
             f"the endpoint {new.name} is to listen at {new.host}, which opens it to everybody who reaches that address",
@@ -39,41 +39,9 @@ def add(context: Context, transaction: Transaction, new: NewEndpoint, caller: Ca
         "name": new.name, "description": new.description, "tags": dict(new.tags), "properties": dict(new.properties),
         "auth_mode": new.auth_mode, "traffic": {}, "mirror": {}, "compute": new.compute, "host": new.host,
         "port": new.port, "version": 1, "created_by": caller.subject, "created_at": now, "updated_at": now,
-        "sealed": keys.seal(context, new.name, keys.fresh()),
+        "sealed": keys.seal(context, new.name, certificates.with_tls(keys.fresh(), new)),
     }  # fmt: skip
     transaction.execute(insert(_ENDPOINTS), row)
-
-
-def find(connection: Connection, name: str) -> Row[Any]:
-    """An endpoint's row, or a refusal that names the known ones."""
-    row = connection.execute(select(_ENDPOINTS).where(_ENDPOINTS.c.name == name)).first()
-    if row is None:
-        known = connection.execute(select(_ENDPOINTS.c.name).order_by(_ENDPOINTS.c.name).limit(20)).scalars().all()
-        listed = f"There are: {', '.join(known)}." if known else f"`muster endpoint create {name}` makes one."
-        raise errors.NotFound(f"there is no endpoint {name!r}", listed)
-    return row
-
-
-def owned(connection: Connection, name: str, caller: Caller) -> Row[Any]:
-    """The same, for a caller who may change it."""
-    row = find(connection, name)
-    require(caller, Action.MANAGE_ENDPOINT, row.created_by, f"the endpoint {name}")
-    return row
-
-
-def deployments(connection: Connection, endpoint: str) -> dict[str, Row[Any]]:
-    """An endpoint's deployments by name."""
-    query = select(_DEPLOYMENTS).where(_DEPLOYMENTS.c.endpoint == endpoint).order_by(_DEPLOYMENTS.c.name)
-    return {row.name: row for row in connection.execute(query)}
-
-
-def find_deployment(connection: Connection, endpoint: str, name: str) -> Row[Any]:
-    known = deployments(connection, endpoint)
-    if name not in known:
-        raise errors.NotFound(
-            f"the endpoint {endpoint} has no deployment {name!r}", f"It has: {', '.join(known) or 'none'}."
-        )
-    return known[name]
 
 
 def open_runs(connection: Connection, endpoint: str | None = None) -> list[Row[Any]]:
@@ -104,8 +72,7 @@ def change(
 ) -> None:
     """Change an endpoint's words and where its traffic goes; `trial`: what is kept of a deployment that is watched."""
     known = deployments(transaction.connection, row.name)
-    tags = {key: value for key, value in {**row.tags, **(changes.tags or {})}.items() if value is not None}
-    columns: dict[str, Json] = {"tags": tags}
+    columns: dict[str, Json] = {"tags": merged_tags(row, changes.tags)}
     if changes.traffic is not None:
         # Whoever shares out the traffic anew ends a trial; another begins where one is asked for.
         columns["canary"] = trial

@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from muster.control.access import Action
 from muster.host import clock
 from muster.server.database.connection import Transaction
-from muster.server.endpoints import asking, canary, deploying, keys, records, table, views
+from muster.server.endpoints import asking, canary, collected, deploying, keys, records, table, views
 from muster.server.environments import records as environments
 from muster.server.http.dependencies import CallerOf, ContextOf
 from muster.server.http.needs import LogToRun, needs
@@ -22,6 +22,7 @@ from muster.server.hub import wait_at_most
 from muster.server.models import inputs
 from muster.server.people import audit
 from muster.server.runs import changes
+from muster.wire.serving.collected import CollectedFile
 from muster.wire.serving.endpoints import (
     EndpointAnswer,
     EndpointChanges,
@@ -162,6 +163,13 @@ async def report(run: LogToRun, body: ServingReport, context: ContextOf) -> Serv
     elif seen is None or seen.seen != body.seen or (seen.open and not body.open):
         context.endpoints.changed.set()
     return found
+
+
+@router.post("/runs/{ref}/serving/collected")
+async def collect(run: LogToRun, body: CollectedFile, context: ContextOf) -> None:
+    """What replicas of a deployment keep of requests and answers."""
+    name = await context.database.read(lambda c: collected.name_of(c, run, body))
+    await in_thread(lambda: collected.keep(context, name, body))
 
 
 @router.get("/runs/{ref}/serving/routes")

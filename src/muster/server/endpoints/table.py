@@ -10,7 +10,8 @@ from muster.control import endpoints as control
 from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
-from muster.server.endpoints import keys, records
+from muster.server.endpoints import certificates, keys, records
+from muster.server.endpoints.views import ANYWHERE
 from muster.wire import states
 from muster.wire.codec import Json, from_json, to_json
 from muster.wire.serving.endpoints import Backend, NewDeployment, Route, RouteTable, ServingOrders, ServingReport
@@ -35,11 +36,14 @@ def load(context: Context, connection: Connection, run: str) -> RouteTable:
         token_key="" if row.auth_mode == "key" else kept.signing,
         deployments=tuple(_route(row, item, name, runs, kept) for name, item in deployments),
         public=row.host is not None,
+        certificate=kept.certificate,
+        private_key=kept.private_key,
     )
 
 
 def _route(row: Row[Any], deployment: Row[Any], name: str, runs: list[Row[Any]], kept: keys.Kept) -> Route:
-    limits = from_json(NewDeployment, deployment.spec).limits
+    spec = from_json(NewDeployment, deployment.spec)
+    limits = spec.limits
     backends = tuple(
         Backend(run.run_id, run.address, replica["port"], replica["ready"], kept.inner(run.run_id))
         for run in runs
@@ -48,7 +52,7 @@ def _route(row: Row[Any], deployment: Row[Any], name: str, runs: list[Row[Any]],
     )
     return Route(
         name, row.traffic.get(name, 0), row.mirror.get(name, 0), limits.timeout_ms, limits.concurrency,
-        limits.queue_wait_ms, limits.idempotent, backends,
+        limits.queue_wait_ms, limits.idempotent, backends, spec.instances == 0,
     )  # fmt: skip
 
 
@@ -65,8 +69,18 @@ def take(context: Context, transaction: Transaction, run: str, report: ServingRe
     row = records.find(transaction.connection, mine.endpoint)
     moved = mine.deployment is None and report.port is not None and report.port != row.port
     if columns or moved:
-        records.touch(context, transaction, mine.endpoint, **({"port": report.port} if moved else {}))
+        certified = _certified(context, row, mine.deployment, columns)
+        records.touch(context, transaction, mine.endpoint, **({"port": report.port} if moved else {}), **certified)
     return orders(context, transaction.connection, mine, row, report.attempt)
+
+
+def _certified(context: Context, row: Row[Any], deployment: str | None, found: dict[str, Json]) -> dict[str, str]:
+    """A certificate for the address at which a front door comes up, where its endpoint speaks TLS."""
+    if deployment is not None or "address" not in found:
+        return {}
+    host = str(found["address"]) if row.host in (None, ANYWHERE) else str(row.host)
+    kept = certificates.certified(keys.opened(context, row), host)
+    return {} if kept is None else {"sealed": keys.seal(context, row.name, kept)}
 
 
 def is_news(connection: Connection, mine: Row[Any], report: ServingReport) -> bool:

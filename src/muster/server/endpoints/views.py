@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Row, select
 from muster.control import endpoints as control
 from muster.server.context import Context
 from muster.server.database import tables
-from muster.server.endpoints import records
+from muster.server.endpoints import keys, records
 from muster.server.models.usage import models_of
 from muster.wire import states
 from muster.wire.codec import from_json
@@ -34,7 +34,8 @@ def view(context: Context, connection: Connection, row: Row[Any]) -> EndpointVie
         _deployment(context, connection, row, item, [run for run in runs if run.deployment == name], door)
         for name, item in records.deployments(connection, row.name).items()
     )
-    base = address(row, door)
+    kept = keys.opened(context, row)
+    base = address(row, door, "https" if kept.authority else "http")
     is_up = base is not None and door is not None and door.status == states.RUNNING
     return EndpointView(
         name=row.name,
@@ -54,15 +55,16 @@ def view(context: Context, connection: Connection, row: Row[Any]) -> EndpointVie
         created_at=row.created_at,
         updated_at=row.updated_at,
         canary=from_json(CanaryView, row.canary) if row.canary else None,
+        certificate=kept.authority or None,
     )
 
 
-def address(row: Row[Any], door: Row[Any] | None) -> str | None:
+def address(row: Row[Any], door: Row[Any] | None, scheme: str) -> str | None:
     """Where the front door answers; None while that is not known."""
     if door is None or not row.port or not door.address:
         return None
     host = door.address if row.host in (None, ANYWHERE) else row.host
-    return f"http://{host}:{row.port}"
+    return f"{scheme}://{host}:{row.port}"
 
 
 def _endpoint_state(deployments: Sequence[DeploymentView], is_up: bool) -> str:
@@ -70,7 +72,13 @@ def _endpoint_state(deployments: Sequence[DeploymentView], is_up: bool) -> str:
         return "empty"
     if not is_up:
         return "starting"
-    return "unavailable" if any(item.traffic and not item.ready for item in deployments) else "ready"
+    missed = [item for item in deployments if item.traffic and not item.ready and not _may_sleep(item)]
+    return "unavailable" if missed else "ready"
+
+
+def _may_sleep(item: DeploymentView) -> bool:
+    """Whether a deployment without a replica starts one for the next request."""
+    return item.instances == 0 and item.state == "serving"
 
 
 def _deployment(

@@ -44,6 +44,7 @@ def check_mirror(mirror: Mapping[str, int]) -> None:
 
 
 _MOST_ASKED = 1 << 20
+_MOST_PEM = 64 << 10
 
 
 @wire
@@ -61,10 +62,19 @@ class NewEndpoint:
     """The address that the front door listens on; None: loopback on this machine, the node's own on another."""
     port: int = 0
     """0: one that is free, which the endpoint then keeps."""
+    tls: bool = False
+    """With a certificate by an authority of the endpoint's own, unless one is given."""
+    certificate: str | None = None
+    """As PEM, with those that lead to its authority."""
+    private_key: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         check_endpoint_name(self.name)
         check_range("port", self.port, 0, 65_535)
+        if (self.certificate is None) != (self.private_key is None):
+            raise ValueError("a certificate and its private key belong together: give both")
+        check_range("the length of certificate", len(self.certificate or ""), 0, _MOST_PEM)
+        check_range("the length of private_key", len(self.private_key or ""), 0, _MOST_PEM)
 
 
 @wire
@@ -110,7 +120,7 @@ class NewDeployment:
     """The job of its runs; the key is the server's business."""
     limits: RequestLimits = field(default_factory=RequestLimits)
     instances: int = 1
-    """Replicas, at the least."""
+    """Replicas, at the least; with 0 the last one ends when nobody asks, and the next request starts one."""
     max_instances: int = 1
     description: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
@@ -119,8 +129,8 @@ class NewDeployment:
     """NAME:VERSION of the registered model that it serves."""
 
     def __post_init__(self) -> None:
-        check_range("instance_count", self.instances, 1, 1024)
-        check_range("max_instances", self.max_instances, self.instances, 1024)
+        check_range("instance_count", self.instances, 0, 1024)
+        check_range("max_instances", self.max_instances, max(1, self.instances), 1024)
 
 
 @wire
@@ -217,6 +227,8 @@ class EndpointView:
     created_at: float
     updated_at: float
     canary: CanaryView | None = None
+    certificate: str | None = None
+    """What clients trust, as PEM, where the address is one of https."""
 
 
 @wire
@@ -318,6 +330,8 @@ class Route:
     queue_wait_ms: int
     idempotent: bool
     backends: tuple[Backend, ...]
+    sleeps: bool = False
+    """Without requests it has no replica, and the next one starts it."""
 
 
 @wire
@@ -333,3 +347,6 @@ class RouteTable:
     deployments: tuple[Route, ...] = ()
     public: bool = False
     """`host` was asked for: the front door answers there from outside of its cluster's subnet too."""
+    certificate: str = ""
+    """Empty: the front door speaks plain HTTP."""
+    private_key: str = field(default="", repr=False)

@@ -8,11 +8,12 @@ from typing import Any
 from sqlalchemy import Connection, Row, delete, insert, select, update
 
 from muster import errors
-from muster.control.access import Action, Caller, require
+from muster.control.access import Caller
 from muster.host import clock
 from muster.job.rules import is_snapshot
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
+from muster.server.endpoints.lookup import BATCH, merged_tags
 from muster.wire.codec import Json, from_json
 from muster.wire.serving.batch import (
     BatchDeploymentView,
@@ -24,14 +25,12 @@ from muster.wire.serving.batch import (
 
 _ENDPOINTS, _DEPLOYMENTS = tables.batch_endpoints, tables.batch_deployments
 
+find, owned, deployments = BATCH.find, BATCH.owned, BATCH.deployments
+
 
 def add(transaction: Transaction, new: NewBatchEndpoint, caller: Caller) -> None:
     """Create a batch endpoint; it takes requests once something is deployed."""
-    known = transaction.execute(select(_ENDPOINTS.c.name).where(_ENDPOINTS.c.name == new.name)).first()
-    if known is not None:
-        raise errors.Conflict(
-            f"there is a batch endpoint {new.name} already", f"`muster batch-endpoint show {new.name}` shows it."
-        )
+    BATCH.refuse_taken(transaction.connection, new.name)
     now = clock.now()
     row = {
         "name": new.name, "description": new.description, "tags": dict(new.tags), "properties": dict(new.properties),
@@ -40,49 +39,19 @@ def add(transaction: Transaction, new: NewBatchEndpoint, caller: Caller) -> None
     transaction.execute(insert(_ENDPOINTS), row)
 
 
-def find(connection: Connection, name: str) -> Row[Any]:
-    """A batch endpoint's row, or a refusal that names the known ones."""
-    row = connection.execute(select(_ENDPOINTS).where(_ENDPOINTS.c.name == name)).first()
-    if row is None:
-        known = connection.execute(select(_ENDPOINTS.c.name).order_by(_ENDPOINTS.c.name).limit(20)).scalars().all()
-        listed = f"There are: {', '.join(known)}." if known else f"`muster batch-endpoint create {name}` makes one."
-        raise errors.NotFound(f"there is no batch endpoint {name!r}", listed)
-    return row
-
-
-def owned(connection: Connection, name: str, caller: Caller) -> Row[Any]:
-    """The same, for a caller who may change it."""
-    row = find(connection, name)
-    require(caller, Action.MANAGE_ENDPOINT, row.created_by, f"the batch endpoint {name}")
-    return row
-
-
-def deployments(connection: Connection, endpoint: str) -> dict[str, Row[Any]]:
-    """A batch endpoint's deployments by name."""
-    query = select(_DEPLOYMENTS).where(_DEPLOYMENTS.c.endpoint == endpoint).order_by(_DEPLOYMENTS.c.name)
-    return {row.name: row for row in connection.execute(query)}
-
-
 def find_deployment(connection: Connection, row: Row[Any], name: str | None) -> Row[Any]:
     """The deployment that is named, or the endpoint's default."""
-    known = deployments(connection, row.name)
     if name is None and row.default_deployment is None:
         raise errors.Conflict(
             f"nothing is deployed to the batch endpoint {row.name}",
             f"`muster batch-endpoint deploy -f FILE --endpoint {row.name}` deploys to it.",
         )
-    chosen = name or row.default_deployment
-    if chosen not in known:
-        raise errors.NotFound(
-            f"the batch endpoint {row.name} has no deployment {chosen!r}", f"It has: {', '.join(known) or 'none'}."
-        )
-    return known[chosen]
+    return BATCH.find_deployment(connection, row.name, name or row.default_deployment)
 
 
 def change(transaction: Transaction, row: Row[Any], changes: BatchEndpointChanges) -> None:
     """Change a batch endpoint's words, and where requests go that name no deployment."""
-    tags = {key: value for key, value in {**row.tags, **(changes.tags or {})}.items() if value is not None}
-    columns: dict[str, Json] = {"tags": tags}
+    columns: dict[str, Json] = {"tags": merged_tags(row, changes.tags)}
     if changes.description is not None:
         columns["description"] = changes.description
     if changes.default_deployment is not None:

@@ -1,0 +1,89 @@
+"""Connections at an endpoint's address: taken in, not taken in any more, counted."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import ssl
+from typing import Any, List, Optional
+
+from muster.scoring.door.table import Table
+from muster.scoring.listening import bounded, most_connections
+
+_LOOK_S = 0.005
+
+
+class Acceptor:
+    """Takes connections from a listener that others hold too, for one application.
+
+    Whoever stops leaves what waits in the listener to the others: nothing of it is lost.
+    """
+
+    def __init__(self, uvicorn: Any, app: Any, server: Any) -> None:
+        self._config = uvicorn.Config(app, **options())
+        self._config.load()
+        self._server = server
+        """The process's own uvicorn server: it keeps the clock, and its end is ours."""
+        self._listening: Any = None
+        self._certificate = ""
+        self.listener: Optional[socket.socket] = None
+
+    async def start(self, listener: socket.socket, table: Table) -> None:
+        """Take connections of this listener, which is ours from now on; of none other."""
+        self.stop()
+        self._certificate = table.certificate
+        tls = _context(table) if table.certificate else None
+        while not self._server.started:
+            await asyncio.sleep(_LOOK_S)
+        self.listener = listener
+        # What is closed when no more are to be taken is a copy.
+        self._listening = await asyncio.get_running_loop().create_server(
+            self._protocol, sock=listener.dup(), backlog=self._config.backlog, ssl=tls
+        )
+        self._server.servers.append(self._listening)
+
+    async def follow(self, table: Table) -> None:
+        """Show another certificate to those who come, where the table has one."""
+        if self.listener is not None and table.certificate != self._certificate:
+            await self.start(self.listener.dup(), table)
+
+    def stop(self) -> None:
+        """Take no more connections; those that are there stay."""
+        if self._listening is not None:
+            self._listening.close()
+            self._server.servers.remove(self._listening)
+            self._listening = None
+        if self.listener is not None:
+            self.listener.close()
+            self.listener = None
+
+    @property
+    def connections(self) -> List[Any]:
+        """Those that are there."""
+        return [item for item in self._server.server_state.connections if item.config is self._config]
+
+    def _protocol(self) -> Any:
+        return self._config.http_protocol_class(
+            config=self._config, server_state=self._server.server_state, app_state={}, _loop=asyncio.get_running_loop()
+        )
+
+
+def _context(table: Table) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    # The key is read from a file, and is to be in none: this one is memory, and goes with the block.
+    with os.fdopen(os.memfd_create("certificate"), "w+b") as file:
+        file.write((table.private_key + "\n" + table.certificate).encode())
+        file.flush()
+        context.load_cert_chain("/proc/self/fd/{}".format(file.fileno()))
+    return context
+
+
+def options() -> Any:
+    """How uvicorn speaks HTTP, at front doors and in replicas."""
+    return {
+        "log_level": "warning", "access_log": False, "lifespan": "off", "server_header": False, "ws": "none",
+        "http": bounded(), "limit_concurrency": most_connections(), "timeout_graceful_shutdown": 25,
+        "timeout_keep_alive": 75,
+    }  # fmt: skip
