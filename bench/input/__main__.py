@@ -20,7 +20,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from bench.gpu.jpegs import _jpeg
+from bench.gpu.jpegs import jpeg
 from bench.measure import Figure, interleave, median, quick, report
 
 ROOT = Path(__file__).parents[2]
@@ -112,7 +112,7 @@ def command(way: str, folder: Path) -> list[str]:
 
 def make_data(folder: Path, count: int) -> None:
     """Files, and what each library's own writer makes of them; WebDataset reads the shards of `muster data pack`."""
-    jpegs = [_jpeg(number) for number in range(DISTINCT)]
+    jpegs = [jpeg(number) for number in range(DISTINCT)]
     for label in range(CLASSES):
         (folder / "files" / str(label)).mkdir(parents=True)
     for number in range(count):

@@ -18,13 +18,21 @@ from muster.host.http import Address, Body, Connection, PerThread
 from muster.host.server import ServerConnection
 from muster.host.tunnels import dial
 from muster.wire.checkpoints import CheckpointFile, Publication
+from muster.wire.code import Manifest, SnapshotFiles
 from muster.wire.codec import from_neighbour, to_json
-from muster.wire.data.access import FileList, HashedFile
+from muster.wire.data.access import Access, FileEntry, FileList, HashedFile
 from muster.wire.environments import AgreedVersions, BuiltEnvironment
 from muster.wire.node.agents import AgentConfig, DeliveryAnswer, Hello, Order, Orders, Welcome
-from muster.wire.node.builds import BuildHeard, BuildReport, CompiledWheel, WheelClaim
+from muster.wire.node.builds import (
+    BuildHeard,
+    BuildReport,
+    CompiledWheel,
+    EnvironmentClaim,
+    PackedEnvironment,
+    WheelClaim,
+)
 from muster.wire.node.mounts import MountOrders
-from muster.wire.node.peers import BlocksAnswer, BlocksReport, BlocksRequest, PeerHello, PeerIdentity
+from muster.wire.node.peers import BlocksAnswer, BlocksRequest, PeerHello, PeerIdentity
 from muster.wire.node.requests import (
     EnvironmentReport,
     FreshGrants,
@@ -149,11 +157,9 @@ class Link:
         """What this node serves blocks to others with."""
         return from_neighbour(PeerIdentity, self._post("peer", PeerHello(self._config.address)))
 
-    def blocks(self, order: Order, name: str, url: str, report: BlocksReport) -> BlocksAnswer:
+    def blocks(self, request: BlocksRequest) -> BlocksAnswer:
         """How far an input is; who else has what of it."""
-        return from_neighbour(
-            BlocksAnswer, self._post("blocks", BlocksRequest(order.run, order.attempt, name, url, report))
-        )
+        return from_neighbour(BlocksAnswer, self._post("blocks", request))
 
     def claim_outputs(self, order: Order, output: str, files: Iterable[HashedFile]) -> OutputNames:
         """Whether the gang succeeded, and the name that each file of an output gets."""
@@ -186,6 +192,28 @@ class Link:
     def release_wheel(self, key: str) -> None:
         """It is not compiled here after all."""
         self._call("DELETE", self._path(f"wheels/{key}"))
+
+    def claim_environment(self, key: str) -> EnvironmentClaim:
+        """Whether other nodes have an environment, or this one is to build it."""
+        return from_neighbour(EnvironmentClaim, self._call("POST", self._path(f"environments/{key}")))
+
+    def keep_environment(self, key: str, packed: PackedEnvironment) -> None:
+        """An environment was built here, and others may take it."""
+        self._call("PUT", self._path(f"environments/{key}"), json_body=to_json(packed))
+
+    def release_environment(self, key: str) -> None:
+        """It is not built here any more."""
+        self._call("DELETE", self._path(f"environments/{key}"))
+
+    def snapshot(self, digest: str) -> Manifest:
+        """What a code snapshot is made of."""
+        return from_neighbour(SnapshotFiles, self._call("GET", f"/api/v1/snapshots/{digest}")).files
+
+    def checkpoint_access(self, checkpoint: int, run: str, files: Iterable[CheckpointFile]) -> Access:
+        """A checkpoint as the files that it is made of, each below the number of its part."""
+        url = f"{self._path(f'checkpoints/{checkpoint}/files')}?run={quote(run, safe='')}"
+        entries = tuple(FileEntry(f"{file.part}/{file.path}", file.size, file.sha256) for file in files)
+        return Access("muster", url, label=f"checkpoint {checkpoint}", manifest=entries)
 
     def dial_tunnel(self, tunnel: str) -> socket.socket:
         """This node's end of a tunnel, on a connection of its own; a shared folder carries none."""

@@ -63,10 +63,20 @@ class Mover:
         finally:
             child.end(_END_S)
 
-    def serve(self, request: Request, renew: Renew) -> Serving:
+    def serve(
+        self,
+        request: Request,
+        renew: Renew,
+        exchange: Exchange = lambda report: None,
+        on_report: Callable[[Report], None] = lambda report: None,
+    ) -> Serving:
         """A transfer that goes on, such as a mount: its process stays until it is closed."""
-        child, done = self._started(request, lambda _: None, renew, lambda report: None)
-        serving = Serving(child, done, renew)
+
+        def tell(progress: ProgressReport) -> None:
+            on_report(Report(progress=progress))
+
+        child, done = self._started(request, tell, renew, exchange)
+        serving = Serving(child, done, renew, exchange, on_report)
         threading.Thread(target=serving.listen, name="mount", daemon=True).start()
         return serving
 
@@ -114,14 +124,21 @@ class Serving:
     child: Child
     done: Done
     renew: Renew
+    exchange: Exchange = lambda report: None
+    on_report: Callable[[Report], None] = lambda report: None
+    """Hears the rest: how far it is, that everything has come, or why not."""
 
     def listen(self) -> None:
-        """Give it fresh tokens whenever it asks, until it ends."""
+        """Answer whatever it asks, until it ends."""
         try:
             for message in self.child.messages():
                 report = from_json(Report, message)
                 if report.need is not None:
                     self.child.send(to_json(self.renew(report.need)))
+                elif report.blocks is not None:
+                    self.child.send(to_json(BlocksHeard(self.exchange(report.blocks))))
+                else:
+                    self.on_report(report)
         except (OSError, ValueError, MusterError, ChildEnded, Failed) as error:
             log.info("a mount is no longer served: %s", error)
 

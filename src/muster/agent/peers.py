@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 
 from muster.agent.link import Link
@@ -16,12 +17,22 @@ from muster.host.network import in_url
 from muster.paths import NodePaths, data_cache_dir
 from muster.storage.peers.messages import Serve, Serving
 from muster.wire.codec import WireError, from_json, to_json
-from muster.wire.node.agents import InputOrder, Order
-from muster.wire.node.peers import BlocksAnswer, BlocksReport
+from muster.wire.node.agents import AttemptKey
+from muster.wire.node.peers import BlocksAnswer, BlocksReport, BlocksRequest, SharedKind
 
 log = logging.getLogger(__name__)
 
 _END_S = 2.0
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What nodes take from each other."""
+
+    kind: SharedKind
+    name: str
+    own_cache: bool
+    """It is kept in a cache that only this node has."""
 
 
 class Peers:
@@ -37,20 +48,21 @@ class Peers:
         self._child: Child | None = None
         self._url = ""
 
-    def cache_of(self, item: InputOrder) -> Path:
-        """Where an input is staged: in the host's cache, or in one that only this node has."""
-        return self._paths.data_cache if item.own_cache else data_cache_dir()
+    def cache(self, own: bool) -> Path:
+        """Where data is staged: in the host's cache, or in one that only this node has."""
+        return self._paths.data_cache if own else data_cache_dir()
 
-    def exchange(self, order: Order, item: InputOrder, report: BlocksReport) -> BlocksAnswer | None:
-        """Tell the server how far an input is, and hear of others; None where that does not work."""
+    def exchange(self, key: AttemptKey, what: Shared, report: BlocksReport) -> BlocksAnswer | None:
+        """Tell the server how far an attempt's input is, and hear of others; None where that does not work."""
         try:
-            answer = self._link.blocks(order, item.name, self._serving(self.cache_of(item)), report)
+            url = self._serving(self.cache(what.own_cache))
+            answer = self._link.blocks(BlocksRequest(*key, what.name, url, report, what.kind))
             if answer.unknown:
                 # The server was started anew, and what it knew of this node is gone.
                 self.close()
             return answer
         except MusterError as error:
-            log.info("%s of %s is not shared for now: %s", item.name, order.key, error)
+            log.info("%s of %s is not shared for now: %s", what.name, key, error)
             return None
 
     def close(self) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from muster.environments.images.command import Engine
 from muster.environments.images.probe import Contents
+from muster.environments.venvs.others import NoOthers, Others
 from muster.environments.venvs.wheels import NoWheels, Wheels
 from muster.host.locks import HeldLock
 from muster.wire.environments import AgreedVersions, BuiltEnvironment
@@ -47,6 +48,10 @@ class Caller:
     """Copies the files of a snapshot to a folder."""
     wheels: Wheels = field(default_factory=NoWheels)
     """Compiled ones that the workspace's nodes share."""
+    others: Others = field(default_factory=NoOthers)
+    """Nodes that may have the environment, or want it."""
+    environments: Path | None = None
+    """Where it is kept; None: with the host's others."""
 
     @property
     def name(self) -> str:

@@ -2,32 +2,83 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from muster.job.parts import Input
 from muster.job.rules import is_address
 from muster.job.spec import JobSpec
 
 
-def data_sources(spec: JobSpec, nodes: int, shared: bool) -> tuple[str, ...]:
+@dataclass(frozen=True)
+class Holding:
+    """What is known of an input before it is fetched."""
+
+    size: int
+    files: int
+    more: bool = False
+    """There is more than was looked at."""
+    nodes: tuple[str, ...] = ()
+    """Nodes of the workspace that have all of it and give it to others."""
+    cached: bool = False
+    """All of it lies in the cache that the nodes have in common."""
+    trouble: str = ""
+    """Why it could not be looked at."""
+
+
+def data_sources(
+    spec: JobSpec, nodes: int, shared: bool, holdings: Mapping[str, Holding] | None = None
+) -> tuple[str, ...]:
     """A line for each input that is a file or folder; `shared`: nodes take what is staged from each other."""
-    return tuple(_lines(spec, nodes, shared))
+    return tuple(_lines(spec, nodes, shared, holdings or {}))
 
 
-def _lines(spec: JobSpec, nodes: int, shared: bool) -> Iterator[str]:
+def _lines(spec: JobSpec, nodes: int, shared: bool, holdings: Mapping[str, Holding]) -> Iterator[str]:
     for name, item in spec.inputs.items():
         if not isinstance(item, Input) or item.path is None:
             continue
-        yield f"input {name}: {item.path}, {_how(item, nodes, shared)}"
+        found = holdings.get(name)
+        how = _how(item, nodes, shared, found if found is not None and not found.trouble else None)
+        meanwhile = ", while the job runs" if item.mode == "stream" and is_address(item.path) else ""
+        yield f"input {name}: {item.path}{_size(found)}, {how}{meanwhile}"
 
 
-def _how(item: Input, nodes: int, shared: bool) -> str:
+def _size(found: Holding | None) -> str:
+    if found is None:
+        return ""
+    if found.trouble:
+        return f" (it could not be listed: {found.trouble})"
+    files = f"{found.files:,} file{'s' if found.files != 1 else ''}"
+    return f" ({'more than ' if found.more else ''}{_shown(found.size)} in {files})"
+
+
+def _how(item: Input, nodes: int, shared: bool, found: Holding | None) -> str:
     if item.mode == "direct":
         return "read by the job itself"
     if not is_address(item.path or ""):
         return "a path that each node reads itself"
+    if found is not None and found.cached:
+        return "all of it is in the node's cache: nothing is read from the source"
+    if found is not None and found.nodes and shared:
+        first = ", ".join(found.nodes[:3]) + (f" and {len(found.nodes) - 3} more" if len(found.nodes) > 3 else "")
+        have = "have" if len(found.nodes) > 1 else "has"
+        return f"all of it from other nodes ({first} {have} it): nothing is read from the source"
     if shared and nodes > 1:
-        return f"read once for {nodes} nodes: about 1/{nodes} of it by each, the rest from the others"
+        each = ""
+        if found is not None and not found.more:
+            part = found.size / nodes
+            each = f", {_shown(part)} from the source and {_shown(found.size - part)} from other nodes"
+        return f"read once for {nodes} nodes: about 1/{nodes} of it by each, the rest from the others{each}"
     if shared:
         return "from other nodes of the cluster that have it, the rest from the source"
-    return "staged from the source" + (" by every node for itself" if nodes > 1 else "")
+    if nodes > 1:
+        total = f", {_shown(found.size * nodes)} in all" if found is not None and not found.more else ""
+        return f"staged from the source by every node for itself{total}"
+    return "staged from the source"
+
+
+def _shown(size: float) -> str:
+    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size >= factor:
+            return f"{size / factor:.1f} {unit}"
+    return f"{size:.0f} B"

@@ -77,7 +77,9 @@ def make_backup(paths: WorkspacePaths, file: Path | None) -> Path:
         archive.chmod(PRIVATE)
         archive.replace(target)
     print(f"{target}  {target.stat().st_size / (1 << 20):.1f} MiB")
-    print("It holds the keys of the workspace: keep it as safe as them. The files of runs are in the store, not in it.")
+    print(
+        "It holds the keys of the workspace: keep it as safe as them.\nThe files of runs are in the store, not in it."
+    )
     return target
 
 

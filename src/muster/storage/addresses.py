@@ -16,7 +16,7 @@ _ASSET = re.compile(
     r"azureml:(?P<name>[A-Za-z0-9][A-Za-z0-9_.-]*)(?:@(?P<label>[A-Za-z]+)|:(?P<version>[A-Za-z0-9_.-]+))?"
 )
 _MODEL = re.compile(r"models:/(?P<name>[A-Za-z0-9][A-Za-z0-9_.-]*)/(?P<version>[0-9]+)")
-_WORKSPACE_PREFIX = re.compile(r"azureml://subscriptions/.+?/(?=datastores/|data/)")
+_WORKSPACE_PREFIX = re.compile(r"azureml://(?:subscriptions|locations|registries)/.+?/(?=datastores/|data/)")
 _BLOB_HOST = re.compile(r"(?P<account>[a-z0-9-]+)\.(?P<service>blob|dfs|file)\.(?P<suffix>[a-z0-9.-]+)")
 _SPELLINGS = (
     "Write azureml://datastores/NAME/paths/…, azureml:ASSET:VERSION, wasbs://, abfss://, https://, s3:// and the like, "

@@ -20,7 +20,7 @@ def digest_of(files: Mapping[str, Sequence[str | int]]) -> str:
 
 @wire
 class SnapshotFiles:
-    """The body of `POST snapshots/missing` and `PUT snapshots/DIGEST`."""
+    """The body of `POST snapshots/missing` and `PUT snapshots/DIGEST`; the answer to `GET snapshots/DIGEST`."""
 
     files: Manifest
 

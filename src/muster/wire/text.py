@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Mapping
 
 _HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
 """Control characters, marks that turn the direction of text or hide in it, half surrogate pairs, line separators."""
@@ -18,6 +19,27 @@ _WORK = re.compile(r"(?<![\w.-])/[^\s\"']*?/attempts/[^/\s\"']+/work/")
 def own_paths(text: str) -> str:
     """The text with paths of a job's files as they are in its code folder, not as on the node."""
     return _WORK.sub("", text) if "/attempts/" in text else text
+
+
+_WANTED = {
+    "int_": "a whole number", "float_": "a number", "bool_": "true or false", "string_": "a text", "list_": "a list",
+    "dict_": "a mapping (KEY: VALUE)", "model_": "a mapping (KEY: VALUE)",
+}  # fmt: skip
+_BOUNDS = {
+    "greater_than": "more than {gt}", "greater_than_equal": "at least {ge}", "less_than": "less than {lt}",
+    "less_than_equal": "at most {le}",
+}  # fmt: skip
+
+
+def refused_value(kind: str, given: object, bounds: Mapping[str, object], otherwise: str) -> str:
+    """What is wrong with a value, by the kind of error that validation found; names it, and what is allowed."""
+    shown = str(given) if isinstance(given, int | float) else repr(given)
+    if kind in _BOUNDS:
+        return f"{given!s} is out of range; give {_BOUNDS[kind].format(**bounds)}"
+    if kind == "literal_error":
+        return f"{shown} is not allowed; give {bounds.get('expected')}"
+    wanted = next((words for begin, words in _WANTED.items() if kind.startswith(begin)), None)
+    return f"{shown} is not {wanted}" if wanted else f"{shown}: {otherwise}"
 
 
 def storable(text: str) -> str:

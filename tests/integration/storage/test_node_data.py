@@ -16,6 +16,8 @@ from tests.conftest import wait_until
 from tests.integration.server.conftest import Site
 from tests.integration.storage.conftest import Container
 
+from muster.job.explain import make_spec
+
 LARGE = random.Random(1).randbytes(40 << 20)
 SHOW = "find -L $DATA -type f -exec sha256sum {} + | sort -k2; touch $DATA/spoil || true"
 
@@ -229,3 +231,20 @@ def test_tokens_show_neither_in_a_process_list_nor_in_an_environment(site: Site,
     for log in site.folder.glob(".muster/**/*.log"):
         assert "sig=" not in log.read_text(errors="replace")
     assert next(site.folder.glob(".muster/nodes/*/agent.json")).stat().st_mode & 0o077 == 0
+
+
+def test_a_plan_says_how_much_there_is_and_that_the_cache_has_it(site: Site, blob: Container) -> None:
+    blob.put("set/a", bytes(3 << 20))
+    blob.put("set/b", bytes(1 << 20))
+
+    def said() -> str:
+        (line,) = site.client.plan(make_spec(reads("set", "ro_mount")), "python").data
+        return line
+
+    where = f"input data: {address('set')} (4.0 MiB in 2 files)"
+    assert said() == f"{where}, staged from the source"
+    run = site.run(**reads("set", "ro_mount"))
+    assert site.wait(run)["status"] == "Completed"
+    assert said() == f"{where}, all of it is in the node's cache: nothing is read from the source"
+    missing = site.client.plan(make_spec(reads("nothing", "ro_mount")), "python").data
+    assert "(0 B in 0 files)" in missing[0]

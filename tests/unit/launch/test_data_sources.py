@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from muster.job.explain import make_spec
-from muster.launch.data_sources import data_sources
+from muster.launch.data_sources import Holding, data_sources
 
 ADDRESS = "azureml://datastores/blob/paths/images"
 
@@ -24,3 +24,43 @@ ADDRESS = "azureml://datastores/blob/paths/images"
 def test_every_input_has_a_line(item: dict[str, str], nodes: int, shared: bool, said: str) -> None:
     spec = make_spec({"command": "true", "inputs": {"images": {"type": "uri_folder", **item}, "rate": 0.1}})
     assert data_sources(spec, nodes, shared) == (f"input images: {item['path']}, {said}",)
+
+
+@pytest.mark.parametrize(
+    ("holding", "nodes", "shared", "said"),
+    [
+        (Holding(8 << 20, 1), 1, False, " (8.0 MiB in 1 file), staged from the source"),
+        (
+            Holding(8 << 20, 2), 4, False,
+            " (8.0 MiB in 2 files), staged from the source by every node for itself, 32.0 MiB in all",
+        ),
+        (
+            Holding(8 << 20, 2), 4, True,
+            " (8.0 MiB in 2 files), read once for 4 nodes: about 1/4 of it by each, the rest from the others, "
+            "2.0 MiB from the source and 6.0 MiB from other nodes",
+        ),
+        (
+            Holding(8 << 20, 2, nodes=("a", "b", "c", "d")), 4, True,
+            " (8.0 MiB in 2 files), all of it from other nodes (a, b, c and 1 more have it): "
+            "nothing is read from the source",
+        ),
+        (
+            Holding(8 << 20, 2, cached=True), 4, False,
+            " (8.0 MiB in 2 files), all of it is in the node's cache: nothing is read from the source",
+        ),
+        (Holding(5, 3, more=True), 1, False, " (more than 5 B in 3 files), staged from the source"),
+        (Holding(0, 0, trouble="no right"), 1, False, " (it could not be listed: no right), staged from the source"),
+    ],
+)  # fmt: skip
+def test_sizes_and_who_has_it_are_told_where_they_are_known(
+    holding: Holding, nodes: int, shared: bool, said: str
+) -> None:
+    spec = make_spec({"command": "true", "inputs": {"images": {"type": "uri_folder", "path": ADDRESS}}})
+    assert data_sources(spec, nodes, shared, {"images": holding}) == (f"input images: {ADDRESS}{said}",)
+
+
+def test_a_streamed_input_comes_while_the_job_runs() -> None:
+    spec = make_spec(
+        {"command": "true", "inputs": {"images": {"type": "uri_folder", "path": ADDRESS, "mode": "stream"}}}
+    )
+    assert data_sources(spec, 1, False) == (f"input images: {ADDRESS}, staged from the source, while the job runs",)

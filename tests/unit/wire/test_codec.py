@@ -89,6 +89,9 @@ _CHECKED: Mapping[str, st.SearchStrategy[Any]] = {
     "address": st.just("https://example.org"),
     "to": st.just("a-name"),
     "quiet_s": st.floats(10, 60),
+    "file_id": st.just("0" * 32),
+    "collection": st.just("request"),
+    "date": st.just("2026/11/18"),
     "when": st.sampled_from([("ends",), ("fails", "nan")]),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import shutil
 import tarfile
@@ -11,10 +12,15 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import IO, Protocol, cast
 
+from muster.agent.mover import Failed
+from muster.agent.prepare.bundles import Bundles, worth_sharing
 from muster.agent.refusal import Refusal
 from muster.defaults import CODE_CACHE_BYTES
 from muster.host.cache import FolderCache, HeldEntry, Size
-from muster.host.files import disk_usage, is_safe_path
+from muster.host.files import disk_usage, is_safe_path, remove_tree
+from muster.wire.data.access import Access, FileEntry
+
+log = logging.getLogger(__name__)
 
 _FICLONE = 0x40049409
 _DATA = "data"
@@ -28,28 +34,59 @@ class Archive(Protocol):
 
 Fetch = Callable[[str], AbstractContextManager[Archive]]
 """Opens the archive of a snapshot by its digest."""
+Share = Callable[[str, Path], bool]
+"""Puts a snapshot's files into a folder together with other nodes; False: they are to be fetched alone."""
 
 
-def copy_snapshot(root: Path, digest: str, fetch: Fetch, target: Path, limit_bytes: int = CODE_CACHE_BYTES) -> None:
+def copy_snapshot(
+    root: Path,
+    digest: str,
+    fetch: Fetch,
+    target: Path,
+    limit_bytes: int = CODE_CACHE_BYTES,
+    share: Share = lambda digest, folder: False,
+) -> None:
     """Copy a snapshot's files to a folder; fetched first when they are not here, by one process at a time."""
     cache = FolderCache(root, limit_bytes, Size)
     held = cache.hold(digest)
     if held is None:
         with cache.building(digest):
-            held = cache.hold(digest) or _fetched(cache, digest, fetch)
+            held = cache.hold(digest) or _fetched(cache, digest, fetch, share)
         cache.sweep()
         cache.make_room(keep=(digest,))
     with held.lock:
         copy_tree(held.entry.folder / _DATA, target)
 
 
-def _fetched(cache: FolderCache[Size], digest: str, fetch: Fetch) -> HeldEntry[Size]:
+def _fetched(cache: FolderCache[Size], digest: str, fetch: Fetch, share: Share) -> HeldEntry[Size]:
     cache.discard(digest)
     partial = cache.partial(digest)
     (partial / _DATA).mkdir(parents=True)
-    with fetch(digest) as archive:
-        unpack(archive, partial / _DATA)
+    if not share(digest, partial / _DATA):
+        with fetch(digest) as archive:
+            unpack(archive, partial / _DATA)
     return cache.commit(digest, Size(disk_usage(partial)))
+
+
+def share_snapshot(bundles: Bundles, digest: str, target: Path) -> bool:
+    """Put a large snapshot's files into a folder, each node of a gang fetching its share of them."""
+    files = bundles.link.snapshot(digest)
+    if not worth_sharing([size for _, size, _ in files.values()]):
+        return False
+    entries = tuple(FileEntry(path, size, sha256) for path, (sha256, size, _) in files.items())
+    access = Access("muster", f"/api/v1/snapshots/{digest}/files", label="the code", manifest=entries)
+    try:
+        with bundles.staged("code", digest, access, "the code") as data:
+            for path, (_, _, mode) in files.items():
+                (target / path).parent.mkdir(parents=True, exist_ok=True)
+                copy_file(data / path, target / path)
+                (target / path).chmod(0o755 if mode & 0o100 else 0o644)
+    except Failed as error:
+        log.info("the code %s was not shared, and is fetched alone: %s", digest, error)
+        remove_tree(target)
+        target.mkdir()
+        return False
+    return True
 
 
 def unpack(archive: Archive, target: Path) -> None:

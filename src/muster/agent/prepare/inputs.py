@@ -15,7 +15,7 @@ from pathlib import Path
 
 from muster.agent.link import Backoff, Link
 from muster.agent.mover import Failed, Mover, Rate, Renew, Serving
-from muster.agent.peers import Peers
+from muster.agent.peers import Peers, Shared
 from muster.defaults import LISTING_RETRY_S
 from muster.errors import UserError
 from muster.host import mounts
@@ -25,7 +25,7 @@ from muster.paths import AttemptPaths
 from muster.storage.connectors.base import ONE_FILE, TransferError
 from muster.storage.connectors.credentials import FreshTokens
 from muster.storage.staging.cache import Cache, Held
-from muster.storage.staging.messages import Copy, Done, Mount, ProgressReport, Stage
+from muster.storage.staging.messages import Bring, Copy, Done, Mount, ProgressReport, Report, Stage
 from muster.wire.data.access import Access, FileEntry, HashedFile, file_etag
 from muster.wire.node.agents import InputOrder, Order
 from muster.wire.node.peers import BlocksAnswer, BlocksReport
@@ -70,6 +70,7 @@ class Inputs:
         for serving in self.mounted:
             serving.close()
         self.mounted.clear()
+        self.doing("")
 
     def _prepare(self, item: InputOrder) -> str:
         access = self._access(item)
@@ -80,6 +81,8 @@ class Inputs:
             return self._prepare_local(item, access)
         if item.mode == "direct":
             return access.label or access.url
+        if item.mode == "stream" and _can_show():
+            return self._stream(item, access)
         if item.mode == "ro_mount" and _wish() == "mount":
             return self._mount(item, access, "as this node is set to do (MUSTER_RO_MOUNT=mount)")
         try:
@@ -152,7 +155,7 @@ class Inputs:
         request = Stage(
             f"input {item.name!r}",
             access,
-            str(self.peers.cache_of(item)),
+            str(self.peers.cache(item.own_cache)),
             self.link.reached_at(),
             copy_to=copy_to,
             shared=item.shared,
@@ -168,6 +171,38 @@ class Inputs:
                 _show(data / ONE_FILE if name else data, target / name if name else target)
         return str(target / done.one_file) if done.one_file else str(target)
 
+    def _stream(self, item: InputOrder, access: Access) -> str:
+        """Show the input's files as they arrive; the job starts with the first of them."""
+        target, wishes = self.paths.inputs / item.name, self.paths.tmp / f".muster-wishes-{item.name}"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        wishes.parent.mkdir(parents=True, exist_ok=True)
+        wishes.touch()
+        request = Bring(
+            f"input {item.name!r}",
+            access,
+            str(self.peers.cache(item.own_cache)),
+            str(wishes),
+            self.link.reached_at(),
+            item.shared,
+            self.peers.node,
+        )
+        rate, began = Rate(f"fetching input {item.name}"), time.monotonic()
+
+        def hear(report: Report) -> None:
+            if report.progress is not None:
+                self.doing(rate.text(report.progress))
+            if report.failed is not None:
+                self.note("error", f"no more of input {item.name} arrives: {report.failed.message}")
+            if report.arrived:
+                self.note("info", f"all of input {item.name} is there after {time.monotonic() - began:.0f} s")
+            if report.progress is None:
+                self.doing("")
+
+        serving = self.mover.serve(request, self._renew(item), partial(self._exchange, item), hear)
+        self.mounted.append(serving)
+        _show(Path(serving.done.data), target)
+        return str(target)
+
     def _mount(self, item: InputOrder, access: Access, why: str) -> str:
         target = self.paths.inputs / item.name
         target.mkdir(parents=True, exist_ok=True)
@@ -182,7 +217,7 @@ class Inputs:
 
     def _hold(self, item: InputOrder, digest: str) -> None:
         try:
-            held = Cache(self.peers.cache_of(item)).hold(digest)
+            held = Cache(self.peers.cache(item.own_cache)).hold(digest)
         except TransferError as error:
             raise Failed(error.code, error.message) from error
         if held is None:
@@ -199,7 +234,7 @@ class Inputs:
 
     def _exchange(self, item: InputOrder, report: BlocksReport) -> BlocksAnswer | None:
         """What other nodes have of an input; what their dealings brought to light is told at once."""
-        answer = self.peers.exchange(self.order, item, report)
+        answer = self.peers.exchange(self.order.key, Shared("input", item.name, item.own_cache), report)
         for text in answer.notices if answer else ():
             self.note("warning", text)
         return answer

@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import NoReturn
 
 from muster.agent.link import Backoff, Trouble
+from muster.agent.mover import Mover
+from muster.agent.prepare.bundles import Bundles
+from muster.agent.prepare.environments import NodeEnvironments
 from muster.agent.prepare.wheels import NodeWheels
 from muster.agent.refusal import refusal_of
 from muster.agent.run.variables import NODE_MARK
@@ -18,6 +21,7 @@ from muster.agent.services import NodeServices
 from muster.environments.caller import Caller
 from muster.environments.failures import Failure
 from muster.environments.venvs import ready as venvs
+from muster.environments.venvs.others import NoOthers
 from muster.host.children import Abandoned
 from muster.wire.node.builds import BuildOrder, BuildReport
 from muster.wire.verdicts import Refusal
@@ -114,6 +118,21 @@ class Prebuild:
             agree=_never,
             unpack=_never,
             wheels=NodeWheels(services.link, self.unwanted),
+            others=NodeEnvironments(self._bundles(), self.unwanted) if self.order.shared else NoOthers(),
+            environments=services.paths.environments if self.order.own_cache else None,
+        )
+
+    def _bundles(self) -> Bundles:
+        services, order = self._services, self.order
+        carrier = Mover(services.mark, self.unwanted)
+        return Bundles(
+            (order.runs[0], 0),
+            order.own_cache,
+            services.link,
+            carrier,
+            services.peers,
+            self._say,
+            lambda level, text: log.info("%s", text),
         )
 
     def _say(self, text: str) -> None:

@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -17,6 +17,8 @@ from muster.agent import folder, identity, mover
 from muster.agent.attempt import Attempt, PreparedAttempt
 from muster.agent.link import Backoff
 from muster.agent.prepare import code, ports, preflight
+from muster.agent.prepare.bundles import Bundles, worth_sharing
+from muster.agent.prepare.environments import NodeEnvironments
 from muster.agent.prepare.inputs import Inputs
 from muster.agent.prepare.outputs import check_outputs, output_paths
 from muster.agent.prepare.shares import Shares
@@ -31,9 +33,11 @@ from muster.agent.ship import checkpoints
 from muster.environments.caller import Caller, Ready
 from muster.environments.failures import Failure
 from muster.environments.venvs import ready as venvs
+from muster.environments.venvs.others import NoOthers
 from muster.errors import MusterError, NotFound
 from muster.host.files import write_file
 from muster.paths import AttemptPaths
+from muster.wire.checkpoints import CheckpointFile
 from muster.wire.node.agents import Facts, Order
 from muster.wire.node.plan import Needs
 
@@ -76,7 +80,8 @@ class Preparation:
         python_bin = "" if environment and environment.container else self._python_bin(python)
         # Before what may take long: a job that cannot run need not wait for its data.
         facts, mpi = self._check(needs, order, paths, environment, python, python_bin)
-        resumed, resume_dir, about_resume = checkpoints.fetch(order, paths, self._services.link)
+        share = partial(_share_checkpoint, self._bundles(order), order.run) if order.shared else _alone
+        resumed, resume_dir, about_resume = checkpoints.fetch(order, paths, self._services.link, share)
         facts = replace(facts, notices=(*facts.notices, *about_resume), machine=identity.machine())
         shares = self._mount_shares(order, paths)
         outputs = output_paths(order, paths)
@@ -111,7 +116,15 @@ class Preparation:
 
     def _unpack(self, digest: str, folder: Path) -> None:
         """Copy the files of a code snapshot to a folder."""
-        code.copy_snapshot(self._services.paths.code_cache, digest, self._services.link.archive, folder)
+        order, services = self._attempt.order, self._services
+        share = partial(code.share_snapshot, self._bundles(order)) if order.shared else _alone
+        code.copy_snapshot(services.paths.code_cache, digest, services.link.archive, folder, share=share)
+
+    def _bundles(self, order: Order) -> Bundles:
+        services = self._services
+        return Bundles(
+            order.key, order.own_cache, services.link, self._mover(), services.peers, self._doing, self._note
+        )
 
     def _bring_environment(self, order: Order, paths: AttemptPaths) -> Ready | None:
         attempt = self._attempt
@@ -144,6 +157,8 @@ class Preparation:
             agree=partial(services.link.agree, order),
             unpack=self._unpack,
             wheels=NodeWheels(services.link, self._attempt.unwanted),
+            others=NodeEnvironments(self._bundles(order), self._attempt.unwanted) if order.shared else NoOthers(),
+            environments=services.paths.environments if order.own_cache else None,
         )
 
     def _bring_inputs(self, order: Order, paths: AttemptPaths) -> dict[str, str]:
@@ -172,6 +187,31 @@ class Preparation:
             # A script, not a link: a virtual environment is recognised by the path it was started from.
             write_file(made / "python", f'#!/bin/sh\nexec "{python}" "$@"\n', mode=0o755)
         return f"{made}:{own}"
+
+
+def _alone(*_: object) -> bool:
+    """Nodes take nothing from each other."""
+    return False
+
+
+def _share_checkpoint(
+    bundles: Bundles, run: str, checkpoint: int, files: Sequence[CheckpointFile], folder: Path
+) -> bool:
+    """Put a large checkpoint's files into a folder, each node of a gang fetching its share of them."""
+    if not worth_sharing([file.size for file in files]):
+        return False
+    access = bundles.link.checkpoint_access(checkpoint, run, files)
+    try:
+        with bundles.staged("checkpoint", str(checkpoint), access, "the checkpoint") as data:
+            for file in files:
+                target = folder / file.target
+                target.parent.mkdir(parents=True, exist_ok=True)
+                code.copy_file(data / str(file.part) / file.path, target)
+    except mover.Failed as error:
+        # Whatever is wrong with it shows when it is fetched alone.
+        log.info("the checkpoint %s was not shared: %s", checkpoint, error)
+        return False
+    return True
 
 
 @contextmanager

@@ -26,7 +26,7 @@ _RANK = re.compile(rb"(?:^|\0)(?:RANK|OMPI_COMM_WORLD_RANK|PMI_RANK)=(\d+)")
 _WAITED = re.compile(
     rb"[Tt]imed? ?-?[Oo]ut|DEADLINE|monitoredBarrier|clients joined|onnection ?(?:closed|reset|refused|lost|aborted)"
     rb"|ConnectionE|ConnectionR|[Bb]roken ?pipe|EOFError|IncompleteRead|[Uu]navailable|[Pp]eer|[Ww]ait(?:ed|ing)\b"
-    rb"|within \d"
+    rb"|within \d|\d ?(?:of|/|out of) ?\d+ (?:\w+ )?(?:arrived|came|reached|answered|responded|replied|reported)\b"
     rb"|not all |never (?:came|arrived|joined|sent|answered)|(?:rank|worker) \d+ (?:did|is|has|was|sent)|by rank \d"
     rb"|[Hh]eart ?beat"
     rb"|gloo|NCCL|nccl|[Bb]arrier|[Rr]endezvous|coordinat|gave up|^\S.{0,200}\b(?:ranks?|workers?|peers?)\b"

@@ -14,7 +14,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -165,7 +165,13 @@ def is_finished(name: str) -> bool:
     return not name.startswith(".") and not name.endswith(".tmp")
 
 
-def fetch(order: Order, paths: AttemptPaths, link: Link) -> tuple[int | None, str | None, list[str]]:
+Share = Callable[[int, Sequence[CheckpointFile], Path], bool]
+"""Puts a checkpoint's files into a folder together with other nodes; False: they are to be fetched alone."""
+
+
+def fetch(
+    order: Order, paths: AttemptPaths, link: Link, share: Share = lambda checkpoint, files, folder: False
+) -> tuple[int | None, str | None, list[str]]:
     """Put the newest good checkpoint in place; returns which it is, where, and what is to be said of damaged ones.
 
     Raises when the server is away.
@@ -176,8 +182,10 @@ def fetch(order: Order, paths: AttemptPaths, link: Link) -> tuple[int | None, st
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         try:
-            for file in link.checkpoint(checkpoint, order.run):
-                _fetch_file(file, partial / file.target, checkpoint, order.run, link)
+            files = link.checkpoint(checkpoint, order.run)
+            if not share(checkpoint, files, partial):
+                for file in files:
+                    _fetch_file(file, partial / file.target, checkpoint, order.run, link)
         except (Damaged, NotFound) as error:
             log.warning("%s: the checkpoint %s is passed over: %s", order.key, checkpoint, error)
             which = "the one before it" if damaged else "the newest checkpoint"

@@ -10,6 +10,7 @@ from pathlib import Path
 from muster.environments.failures import Failure
 from muster.environments.venvs.builder import Progress, ensure
 from muster.environments.venvs.cache import Cache
+from muster.environments.venvs.moved import unpacked
 from muster.environments.venvs.request import (
     Answer,
     Doing,
@@ -35,7 +36,10 @@ def main() -> None:
     progress = Progress(say=say, write=write, wheels=_Asked(parent))
     cache = Cache(Path(request.root), request.limit_bytes)
     try:
-        built = ensure(request.recipe, request.key, request.base, cache, progress)
+        if request.packed:
+            built = unpacked(Path(request.packed), request.key, cache, progress)
+        else:
+            built = ensure(request.recipe, request.key, request.base, cache, progress)
     except Failure as failure:
         progress.write(f"error: {failure}")
         answer(Failed(failure.code, failure.message, failure.next, failure.lines))

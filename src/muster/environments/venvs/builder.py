@@ -104,7 +104,9 @@ def _build(recipe: Recipe, key: str, base: Interpreter, cache: Cache, progress: 
     found = cache.find(key)
     if found is None:
         raise Failure("environment", f"the interpreter of {folder} is missing after the build", "Submit again.")
-    progress.write(f"{key} is ready: {len(versions)} packages, {size >> 20} MiB, {took_s:.1f} s")
+    progress.write(
+        f"{key} is ready: {len(versions)} package{'' if len(versions) == 1 else 's'}, {size >> 20} MiB, {took_s:.1f} s"
+    )
     return found
 
 

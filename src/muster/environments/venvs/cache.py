@@ -11,6 +11,7 @@ from muster.host.files import write_file
 from muster.wire.message import wire
 from muster.wire.node.recipes import Recipe
 
+RECORD = "muster-environment.json"
 _TOOK = ".took"
 
 
@@ -36,7 +37,7 @@ class Cache(FolderCache[BuildRecord]):
     """The folder that holds them, with a limit in bytes."""
 
     def __init__(self, root: Path, limit_bytes: int = ENVIRONMENTS_LIMIT_BYTES) -> None:
-        super().__init__(root, limit_bytes, BuildRecord, record_name="muster-environment.json")
+        super().__init__(root, limit_bytes, BuildRecord, record_name=RECORD)
 
     def read(self, key: str) -> Built | None:
         """An environment without its interpreter is not complete."""

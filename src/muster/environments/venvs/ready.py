@@ -17,6 +17,7 @@ from muster.environments.limits import limit_bytes
 from muster.environments.venvs import locks
 from muster.environments.venvs.cache import Built, Cache, python_of
 from muster.environments.venvs.interpreters import Interpreter, NoInterpreter, find, host_platform
+from muster.environments.venvs.others import common_key
 from muster.environments.venvs.recipe import key_of
 from muster.environments.venvs.request import (
     Answer,
@@ -46,23 +47,40 @@ def make_ready(caller: Caller, recipe: Recipe, may_build: bool = True) -> Ready:
     Building runs code of the packages: for a job that is confined only what is there already is used.
     """
     base = _base(caller, recipe)
-    cache = Cache(environments_dir(), limit_bytes())
+    cache = Cache(caller.environments or environments_dir(), limit_bytes())
     began = time.monotonic()
-    if cache.find(choose_key(recipe, base, cache)) is None:
-        recipe = agreement.before(caller, recipe, base.minor)
-    built, lock, built_here = _held(caller, recipe, base, cache, may_build)
     try:
-        wanted = agreement.after(caller, recipe, _described(built))
-    except BaseException:
-        lock.release()
-        raise
-    if wanted is not recipe:
-        lock.release()
-        built, lock, built_here = _held(caller, wanted, base, cache, may_build)
+        taken = _take(caller, recipe, base, cache)
+        if cache.find(choose_key(recipe, base, cache)) is None:
+            recipe = agreement.before(caller, recipe, base.minor)
+        built, lock, built_here = _held(caller, recipe, base, cache, may_build)
+        try:
+            wanted = agreement.after(caller, recipe, _described(built))
+        except BaseException:
+            lock.release()
+            raise
+        if wanted is not recipe:
+            lock.release()
+            built, lock, built_here = _held(caller, wanted, base, cache, may_build)
+    finally:
+        caller.others.close()
     described = _described(built)
-    if built_here:
+    if built_here or taken:
         described = replace(described, built_s=round(time.monotonic() - began, 3))
     return Ready(str(python_of(built)), lock, described, recipe.variables)
+
+
+def _take(caller: Caller, recipe: Recipe, base: Interpreter, cache: Cache) -> bool:
+    """Take an environment that is not here from another node; waits for one that builds it."""
+    key = choose_key(recipe, base, cache)
+    # What conda installs knows its own folder in too many places.
+    if recipe.conda or cache.find(key) is not None:
+        return False
+    with caller.others.taken(common_key(key, base), lambda: cache.find(key) is not None) as packed:
+        if packed is None:
+            return False
+        _build(caller, recipe, Request(recipe, key, base, str(cache.root), limit_bytes(), str(packed)), None)
+    return True
 
 
 def choose_key(recipe: Recipe, base: Interpreter, cache: Cache) -> str:
@@ -95,13 +113,15 @@ def _held(
             caller, recipe, Request(recipe, key, base, str(cache.root), limit_bytes()), cache.took_s(key, recipe.label)
         )
         held = cache.hold(key)
+    if built_here:
+        caller.others.keep(common_key(key, base), held.entry.folder)
     return held.entry, held.lock, built_here
 
 
 def _build(caller: Caller, recipe: Recipe, request: Request, took_s: float | None) -> None:
     caller.begins()
     last_time = "" if took_s is None else f" (took {took_s:.0f} s last time)"
-    what = f"building the environment {recipe.label}{last_time}"
+    what = f"{'unpacking' if request.packed else 'building'} the environment {recipe.label}{last_time}"
     caller.doing(what)
     log.info("%s: building the environment %s", caller.name, request.key)
     try:

@@ -20,6 +20,8 @@ class Request:
     root: str
     """The folder of built environments."""
     limit_bytes: int
+    packed: str = ""
+    """It is unpacked from this file, which another node made; empty: it is built."""
 
 
 @wire

@@ -41,6 +41,13 @@ async def put_snapshot(digest: str, body: SnapshotFiles, context: ContextOf) -> 
     return SnapshotStored(digest)
 
 
+@router.get("/snapshots/{digest}", dependencies=[needs(Action.READ_CODE)])
+async def show(digest: str, context: ContextOf, caller: CallerOf) -> SnapshotFiles:
+    """What a snapshot is made of: hash, size and mode of every file."""
+    await _admit(digest, context, caller)
+    return SnapshotFiles(await asyncio.to_thread(context.files.snapshots.files, digest))
+
+
 @router.get("/snapshots/{digest}/files", dependencies=[needs(Action.READ_CODE)])
 async def list_files(digest: str, context: ContextOf, caller: CallerOf, page: PageOf) -> list[CodeFile]:
     """The files of a snapshot by name."""

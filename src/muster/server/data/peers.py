@@ -15,14 +15,16 @@ from sqlalchemy import Connection
 from muster import errors
 from muster.defaults import GRANT_S, NODE_LOST_S
 from muster.server.context import Context
-from muster.server.data import grants
+from muster.server.data import code, grants
 from muster.server.data.state import PeerKeys
+from muster.server.environments import packed
 from muster.server.http.tls import made_for
+from muster.server.runs import checkpoints
 from muster.storage.grants import Grant, new_id, sign
 from muster.storage.peers.blocks import shelf_name, to_text
 from muster.storage.peers.board import Heard, Member
 from muster.wire.data.access import READ, where_of
-from muster.wire.node.peers import BlocksAnswer, BlocksRequest, PeerHello, PeerIdentity, PeerOffer
+from muster.wire.node.peers import BlocksAnswer, BlocksRequest, PeerHello, PeerIdentity, PeerOffer, place_name
 
 _KEY_BYTES = 32
 _ADDRESS = re.compile(r"[A-Za-z0-9.:_-]{1,253}")
@@ -40,7 +42,17 @@ def introduce(context: Context, node: str, hello: PeerHello) -> PeerIdentity:
 
 
 def place_of(context: Context, connection: Connection, node: str, body: BlocksRequest) -> str:
-    """Where the input lies, if the node may read it; raises AccessDenied."""
+    """What it is called between nodes, if the node may have it; raises AccessDenied."""
+    match body.kind:
+        case "code":
+            code.admit_agent(connection, node, body.input)
+            return place_name(body.kind, body.input)
+        case "checkpoint":
+            checkpoints.find(connection, body.run, node, int(body.input) if body.input.isdecimal() else -1)
+            return place_name(body.kind, body.input)
+        case "environment":
+            # Like compiled wheels: for every node that knows what it is made of.
+            return place_name(body.kind, packed.checked(body.input))
     holder, spec = grants.attempt_of(context, connection, node, body.run, body.attempt)
     access = grants.input_access(context, connection, grants.input_of(spec, body.input), holder)
     if access is None:
@@ -77,7 +89,7 @@ def _offer(context: Context, peer: Member, shelf: str, subject: str) -> PeerOffe
 def _notices(context: Context, heard: Heard, body: BlocksRequest) -> tuple[str, ...]:
     """What the run's followers should read, once for all its nodes."""
     found = [
-        f"{liar} served wrong bytes of input {body.input} to another node. It was noticed and they were fetched "
+        f"{liar} served wrong bytes of {_named(body)} to another node. It was noticed and they were fetched "
         f"again; {liar} is not asked any more. Check its disk and memory."
         for liar in heard.new_liars
     ]
@@ -85,7 +97,17 @@ def _notices(context: Context, heard: Heard, body: BlocksRequest) -> tuple[str, 
     if body.report.unreachable and told not in context.data.unreachable_told:
         context.data.unreachable_told.add(told)
         found.append(
-            f"input {body.input}: nodes cannot reach each other to share it, so each reads all of it from the source. "
+            f"{_named(body)}: nodes cannot reach each other to share it, so {_instead(body)}. "
             "Open the ports between the nodes, or set `share_data: false` for the cluster."
         )
     return tuple(found)
+
+
+def _named(body: BlocksRequest) -> str:
+    return f"input {body.input}" if body.kind == "input" else f"the {body.kind}"
+
+
+def _instead(body: BlocksRequest) -> str:
+    if body.kind == "environment":
+        return "each builds its own"
+    return "each reads all of it from the " + ("source" if body.kind == "input" else "server")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from sqlalchemy import bindparam, select
 
+from muster.clusters.options import parse_options
 from muster.control.scheduling.builds import plan_builds
 from muster.control.scheduling.capacity import Capacity
 from muster.control.scheduling.model import Node, Rules
@@ -13,6 +15,7 @@ from muster.server.context import Context
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.server.database.records import add_note
+from muster.server.environments.builds import Sharing
 from muster.server.runs import attempts
 from muster.store.arrivals import Log
 from muster.wire import states
@@ -24,6 +27,10 @@ from muster.wire.verdicts import Refusal
 LOG = "user_logs/environment_build.txt"
 _WAITING = select(*tables.runs.c["id", "attempt"]).where(
     tables.runs.c.id.in_(bindparam("ids", expanding=True)), tables.runs.c.status == states.QUEUED
+)
+
+_CLUSTERS = select(*tables.clusters.c["name", "engine", "options"]).where(
+    tables.clusters.c.name.in_(bindparam("names", expanding=True))
 )
 
 
@@ -45,7 +52,8 @@ def before_pass(
     wishes = [wish for found in queue.queues.values() for wish in queue.environments.wishes(found)]
     plan = plan_builds(wishes, capacity, rules, builds.ready, can_build)
     clusters = {node.name: name for name in rules for node in capacity.nodes(name)}
-    changed = builds.take(plan, clusters, queue.environments.recipes)
+    sharing = _sharing(context, transaction, {clusters[node.name] for node in plan.asked.values()})
+    changed = builds.take(plan, clusters, queue.environments.recipes, sharing)
     if changed:
         transaction.after_commit.append(lambda: context.hub.changed(nodes=changed))
     begun = sorted(pair for pair in builds.nodes() if pair[1] in changed)
@@ -55,6 +63,18 @@ def before_pass(
         name: replace(rule, held={**rule.held, **plan.held}, kept_off=plan.kept_off) for name, rule in rules.items()
     }
     return waiting, begun
+
+
+def _sharing(context: Context, transaction: Transaction, clusters: Collection[str]) -> dict[str, Sharing]:
+    """Where nodes take environments from each other."""
+    if not clusters:
+        return {}
+    rows = transaction.execute(_CLUSTERS, {"names": sorted(clusters)})
+    found = {}
+    for row in rows:
+        here = context.nodes.engines.on_this_machine(row.engine)
+        found[row.name] = Sharing(parse_options(row.options or {}).shares_data(here), here)
+    return found
 
 
 def take_report(context: Context, transaction: Transaction, node: str, report: BuildReport) -> bool:

@@ -3,14 +3,38 @@
 from __future__ import annotations
 
 import secrets
+from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from muster.control.scheduling.builds import BuildPlan, Place
 from muster.control.scheduling.model import Node
 from muster.server.environments.wheels import Claims
-from muster.wire.node.builds import BuildOrder
+from muster.wire.node.builds import BuildOrder, PackedEnvironment
 from muster.wire.node.recipes import Recipe
+
+_MOST = 1_000
+
+
+@dataclass
+class PackedEnvironments:
+    """By key; what is lost with the server, nodes build or pack again."""
+
+    by_key: OrderedDict[str, PackedEnvironment] = field(default_factory=OrderedDict)
+
+    def keep(self, key: str, packed: PackedEnvironment) -> None:
+        self.by_key[key] = packed
+        self.by_key.move_to_end(key)
+        while len(self.by_key) > _MOST:
+            self.by_key.popitem(last=False)
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """Whether nodes of a cluster take environments from each other."""
+
+    shared: bool = False
+    same_machine: bool = False
 
 
 @dataclass(frozen=True)
@@ -30,10 +54,15 @@ class Builds:
         """What is known to lie on a host, unless somebody has removed it since."""
         self._asked: Mapping[Place, Asked] = {}
         self.claims = Claims()
-        """Who compiles which wheel."""
+        """Who compiles which wheel, and builds which environment for all."""
+        self.packed = PackedEnvironments()
 
     def take(
-        self, plan: BuildPlan, clusters: Mapping[str, str], recipes: Mapping[str, tuple[Recipe, str | None]]
+        self,
+        plan: BuildPlan,
+        clusters: Mapping[str, str],
+        recipes: Mapping[str, tuple[Recipe, str | None]],
+        sharing: Mapping[str, Sharing],
     ) -> set[str]:
         """Ask for what is planned, and for nothing else; returns the nodes whose orders change."""
         asked: dict[Place, Asked] = {}
@@ -45,7 +74,10 @@ class Builds:
                 asked[place] = replace(before, order=replace(before.order, runs=runs))
                 continue
             recipe, python = recipes[place[0]]
-            order = BuildOrder(secrets.token_hex(8), place[0], recipe, runs, python)
+            how = sharing.get(clusters[node.name], Sharing())
+            order = BuildOrder(
+                secrets.token_hex(8), place[0], recipe, runs, python, how.shared, how.shared and how.same_machine
+            )
             asked[place] = Asked(clusters[node.name], node, order)
         before_now, self._asked = self._asked, asked
         changed = {place for place in before_now.keys() | asked.keys() if before_now.get(place) != asked.get(place)}

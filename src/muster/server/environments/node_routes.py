@@ -9,11 +9,20 @@ from fastapi.responses import StreamingResponse
 
 from muster import errors
 from muster.host import clock
-from muster.server.environments import building, wheels
+from muster.server.environments import building, packed, wheels
 from muster.server.http.dependencies import ContextOf, NodeOf
 from muster.server.http.uploads import body_pieces, in_thread
 from muster.store.pieces import pieces_of
-from muster.wire.node.builds import BuildHeard, BuildReport, CompiledWheel, WheelClaim, WheelReleased
+from muster.wire.node.builds import (
+    BuildHeard,
+    BuildReport,
+    CompiledWheel,
+    EnvironmentClaim,
+    EnvironmentReleased,
+    PackedEnvironment,
+    WheelClaim,
+    WheelReleased,
+)
 
 router = APIRouter(prefix="/agents/{node}", tags=["agents"])
 
@@ -66,3 +75,23 @@ async def release_wheel(node: NodeOf, key: str, context: ContextOf) -> WheelRele
     """A node does not compile it after all."""
     context.runs.builds.claims.release(key, node)
     return WheelReleased(key)
+
+
+@router.post("/environments/{key}")
+async def claim_environment(node: NodeOf, key: str, context: ContextOf) -> EnvironmentClaim:
+    """A node needs an environment: it takes what others have, builds it for all, or waits for the one that does."""
+    return packed.claim(context, node, key)
+
+
+@router.put("/environments/{key}")
+async def keep_environment(node: NodeOf, key: str, body: PackedEnvironment, context: ContextOf) -> EnvironmentReleased:
+    """A node has built one, and serves it to others."""
+    packed.keep(context, node, key, body)
+    return EnvironmentReleased(key)
+
+
+@router.delete("/environments/{key}")
+async def release_environment(node: NodeOf, key: str, context: ContextOf) -> EnvironmentReleased:
+    """A node builds it no more."""
+    packed.release(context, node, key)
+    return EnvironmentReleased(key)

@@ -22,7 +22,7 @@ from muster.server.database.connection import Transaction
 from muster.server.database.records import upsert
 from muster.server.nodes import clusters
 from muster.storage.addresses import parse_address, safe_path
-from muster.wire.codec import Json, to_json
+from muster.wire.codec import Json, from_json, to_json
 from muster.wire.data.fileservers import FileServerChanges, FillProgress, NewFileServer, NewFill, check_clients
 
 THIS_MACHINE = "127.0.0.1/32"
@@ -137,8 +137,9 @@ def add_fill(context: Context, transaction: Transaction, name: str, new: NewFill
     to = safe_path(new.to)
     source = _checked(context, transaction.connection, name, new.source)
     mine = _FILLS.c.server == name, _FILLS.c.path == to
-    taken = transaction.execute(select(_FILLS.c.source).where(*mine)).scalars().all()
-    if others := [other for other in taken if other != source]:
+    taken = transaction.execute(select(_FILLS).where(*mine)).all()
+    # One that failed before it found a file gives its folder to the next: its source may have been mistyped.
+    if others := [fill.source for fill in taken if fill.source != source and not _came_to_nothing(fill)]:
         raise errors.Conflict(
             f"{name}/{to or ''} is filled from {others[0]}: files of two sources would mix there",
             "Choose another folder: --to SUBFOLDER.",
@@ -153,6 +154,11 @@ def add_fill(context: Context, transaction: Transaction, name: str, new: NewFill
     }  # fmt: skip
     transaction.execute(insert(_FILLS), kept)
     wake(context, transaction)
+
+
+def _came_to_nothing(fill: Row[Any]) -> bool:
+    progress = from_json(FillProgress, fill.progress)
+    return progress.state == "failed" and not progress.total_files
 
 
 def _checked(context: Context, connection: Connection, name: str, source: str) -> str:

@@ -11,9 +11,10 @@ from muster import errors
 from muster.control.access import Action
 from muster.defaults import PROTOCOL_VERSION
 from muster.server.data import encryption, retention
-from muster.server.database.records import active_run_count
+from muster.server.database.records import active_run_count, active_runs
 from muster.server.http.dependencies import ContextOf
 from muster.server.http.needs import needs
+from muster.server.http.uploads import in_thread
 from muster.server.people import audit
 from muster.server.runs import submission
 from muster.version import VERSION
@@ -45,7 +46,9 @@ async def health(context: ContextOf) -> Health:
 @router.post("/plan", dependencies=[needs(Action.SUBMIT)])
 async def make_plan(body: PlanRequest, context: ContextOf) -> PlanView:
     """The plan of a job on this workspace's nodes, without running it."""
-    return await context.database.read(lambda c: submission.preview(context, c, body))
+    # Storages are listed meanwhile, which may take long.
+    async with context.data.storage_calls:
+        return await in_thread(lambda: context.database.read_now(lambda c: submission.preview(context, c, body)))
 
 
 @router.post("/shutdown", status_code=202, dependencies=[needs(Action.MANAGE_WORKSPACE)])
@@ -53,9 +56,12 @@ async def shutdown(body: Shutdown, request: Request, context: ContextOf) -> Shut
     """End the server when it is idle; with `force` in any case (runs go on and are taken up again)."""
     active = await context.database.read(active_run_count)
     if active and not body.force:
+        names = await context.database.read(active_runs)
+        said = ", ".join(names) + (f" and {active - len(names)} more" if active > len(names) else "")
         raise errors.Conflict(
-            "1 run is active" if active == 1 else f"{active} runs are active",
-            "Wait for them, cancel them, or use --force: they go on without the server.",
+            f"1 run is active: {said}" if active == 1 else f"{active} runs are active: {said}",
+            "Wait for them, cancel them, or use --force: they go on without the server. "
+            "Models that are served and file servers go on until they are cancelled or deleted.",
         )
     audit.about("server", "ended by force" if body.force else "ended")
     await context.database.write(lambda _: None)

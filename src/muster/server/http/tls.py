@@ -30,27 +30,37 @@ def self_signed(folder: Path, host: str) -> tuple[Path, Path]:
     return certificate_path, key_path
 
 
-def made_for(hosts: Iterable[str]) -> tuple[bytes, bytes]:
-    """A certificate that nobody but itself has signed, and its key, as PEM."""
+def made_for(hosts: Iterable[str], signed_by: tuple[bytes, bytes] | None = None) -> tuple[bytes, bytes]:
+    """A certificate and its key, as PEM; signed by itself, or by an authority that was made so."""
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "muster")])
+    name = issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "muster")])
+    signer = key
+    if signed_by is not None:
+        issuer = x509.load_pem_x509_certificate(signed_by[0]).subject
+        found = serialization.load_pem_private_key(signed_by[1], None)
+        assert isinstance(found, ec.EllipticCurvePrivateKey)
+        signer, name = found, x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "muster endpoint")])
     now = datetime.datetime.now(datetime.UTC)
     certificate = (
         x509.CertificateBuilder()
         .subject_name(name)
-        .issuer_name(name)
+        .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(days=1))
         .not_valid_after(now + datetime.timedelta(days=365 * _YEARS))
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_constraints(is_authority=signed_by is None), critical=True)
         .add_extension(x509.SubjectAlternativeName(_names(hosts)), critical=False)
-        .sign(key, hashes.SHA256())
+        .sign(signer, hashes.SHA256())
     )
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     return certificate.public_bytes(serialization.Encoding.PEM), private
+
+
+def _constraints(is_authority: bool) -> x509.BasicConstraints:
+    return x509.BasicConstraints(ca=is_authority, path_length=0 if is_authority else None)
 
 
 def _names(hosts: Iterable[str]) -> list[x509.GeneralName]:

@@ -150,6 +150,7 @@ def rules_of(context: Context, row: Any, states: Mapping[str, NodeRecord], num_u
     quotas = options.quotas
     return Rules(
         preemption=options.preemption,
+        max_passed_over=options.max_passed_over,
         coming=coming,
         closed=closed,
         hands_on=queue is not None,

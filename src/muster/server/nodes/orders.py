@@ -26,8 +26,8 @@ from muster.server.people import run_tokens, secrets
 from muster.server.runs import checkpoints
 from muster.wire import states
 from muster.wire.codec import from_json
-from muster.wire.node.agents import AttemptKey, Confinement, InputOrder, Order, OutputOrder
-from muster.wire.node.containers import Container
+from muster.wire.node.agents import AttemptKey, InputOrder, Order, OutputOrder
+from muster.wire.node.containers import Confinement, Container
 from muster.wire.node.plan import NodePlan
 from muster.wire.node.recipes import Recipe
 
@@ -102,6 +102,9 @@ class Material:
     """Of earlier attempts."""
     resume: tuple[int, ...] = ()
     mounts: tuple[str, ...] = ()
+    shared: bool = False
+    """Nodes take what they need from each other."""
+    own_cache: bool = False
 
 
 def stop_order(standing: Standing) -> Order | None:
@@ -148,6 +151,8 @@ def run_order(standing: Standing, material: Material) -> Order:
         resume=material.resume,
         needs=needs(spec, standing.node_rank, material.gpus) if is_ordered else None,
         mpi=isinstance(spec.distribution, Mpi),
+        shared=material.shared,
+        own_cache=material.own_cache,
         run_token=material.run_token,
         secret=material.plan_secret,
         container=container,
@@ -208,6 +213,8 @@ def _gather(context: Context, connection: Connection, row: Any) -> Material:
         used_ports=_used_ports(connection, row.run_id, row.number) if again else (),
         resume=_resume(connection, row.run_id, row.number) if again else (),
         mounts=tuple(mount.target for mount in options.mounts),
+        shared=shared,
+        own_cache=shared and holder.same_machine,
     )
 
 

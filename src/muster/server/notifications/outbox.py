@@ -140,9 +140,23 @@ def _tell(
     verdict = verdict_of(run) if run.status in states.TERMINAL else None
     page = f"{context.notifications.url}/portal/runs/{run.id}" if context.notifications.url else None
     said = Notification(
-        made, happening, at, title(happening, run.id), text, context.workspace_id, notified, verdict, progress, page
+        made,
+        happening,
+        at,
+        title(happening, _called(run)),
+        text,
+        context.workspace_id,
+        notified,
+        verdict,
+        progress,
+        page,
     )
     return put(transaction, item.receiver or item.id, run.id, said)
+
+
+def _called(run: Row[Any]) -> str:
+    """A run as whoever named it knows it."""
+    return f"{printable(run.name)} ({run.id})" if run.name and run.name != run.id else str(run.id)
 
 
 def put(transaction: Transaction, target: str, run_id: str | None, said: Notification) -> bool:

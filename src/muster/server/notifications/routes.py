@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
+from muster import errors
 from muster.control.access import Action, require
 from muster.server.database.connection import Transaction
 from muster.server.database.records import find_run
@@ -12,6 +13,7 @@ from muster.server.http.needs import ReadRun, needs
 from muster.server.http.paging import PageOf
 from muster.server.notifications import delivery, subscriptions
 from muster.server.people import audit
+from muster.wire import states
 from muster.wire.notifications.receivers import AddedReceiver, NewReceiver, NewWatch, ReceiverView, TestedReceiver
 
 router = APIRouter(tags=["notifications"])
@@ -58,7 +60,11 @@ async def watch_run(ref: str, body: NewWatch, context: ContextOf, caller: Caller
     """Have somebody told of this run: a receiver by name, or an address."""
 
     def work(transaction: Transaction) -> ReceiverView:
-        run_id = find_run(transaction, ref).id
-        return subscriptions.watch(context, transaction, run_id, body, caller)
+        run = find_run(transaction, ref)
+        if run.status in states.TERMINAL:
+            raise errors.Conflict(
+                f"run {run.id} has ended already: {run.status}", "Only a run that has not ended can be watched."
+            )
+        return subscriptions.watch(context, transaction, run.id, body, caller)
 
     return await context.database.write(work)

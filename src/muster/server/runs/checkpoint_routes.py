@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
-from fastapi import APIRouter, Request
-from fastapi.responses import StreamingResponse
+from fastapi import APIRouter, Request, Response
 
 from muster import errors
+from muster.server.http import ranges
 from muster.server.http.dependencies import ContextOf, NodeOf
 from muster.server.http.uploads import body_pieces
 from muster.server.runs import checkpoints
@@ -50,18 +50,19 @@ async def show(node: NodeOf, checkpoint: int, run: str, context: ContextOf) -> l
 
 @router.get("/{checkpoint}/files/{part}/{path:path}")
 async def get_file(
-    node: NodeOf, checkpoint: int, part: int, path: str, run: str, context: ContextOf
-) -> StreamingResponse:
-    """The bytes of one of its files."""
+    node: NodeOf, checkpoint: int, part: int, path: str, run: str, request: Request, context: ContextOf
+) -> Response:
+    """The bytes of one of its files; a range may be asked for."""
     found = await context.database.read(lambda c: checkpoints.find(c, run, node, checkpoint))
     row = next((item for item in found.parts if item.id == part), None)
     if row is None:
         raise errors.NotFound(f"the checkpoint {checkpoint} has no part {part}")
     name = checkpoints.location(row.run_id, row.attempt, row.node_rank, row.key, path)
-    file = await asyncio.to_thread(context.files.store.open, name)
+    size, file = await asyncio.to_thread(lambda: (context.files.store.size(name), context.files.store.open(name)))
 
-    def pieces() -> Iterator[bytes]:
+    def pieces(offset: int, length: int) -> Iterator[bytes]:
         with file:
-            yield from pieces_of(file)
+            file.seek(offset)
+            yield from pieces_of(file, length)
 
-    return StreamingResponse(pieces(), media_type="application/octet-stream")
+    return ranges.answer(request, size, pieces)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Connection, insert
@@ -25,7 +26,7 @@ from muster.launch.plan import check as check_plan
 from muster.launch.plan import placeholder_slots, plan, sample_slots
 from muster.server.context import Context
 from muster.server.data import check as datacheck
-from muster.server.data import mounts, output_assets
+from muster.server.data import holdings, mounts, output_assets
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.server.database.records import BY_KEY, CLUSTERS, add_event
@@ -179,7 +180,11 @@ def preview(context: Context, connection: Connection, request: PlanRequest) -> P
         notices = (f"{stand} that {cluster.name} gives the run when it starts", *notices)
     here = context.nodes.engines.on_this_machine(cluster.engine)
     shared = parse_options(cluster.options).shares_data(here)
-    return PlanView(made.nodes, notices, script=script, data=data_sources(spec, len(made.nodes), shared))
+    known = holdings.look(context, connection, spec, same_machine=here)
+    if shared and here:
+        # Such nodes have caches of their own.
+        known = {name: replace(item, cached=False) for name, item in known.items()}
+    return PlanView(made.nodes, notices, script=script, data=data_sources(spec, len(made.nodes), shared, known))
 
 
 def find_cluster(connection: Connection, name: str) -> Any:

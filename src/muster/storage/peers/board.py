@@ -123,6 +123,13 @@ class Board:
         shelf = self._shelves.get(name)
         return list(shelf.members) if shelf else []
 
+    def blocks_of(self, name: str) -> list[tuple[str, int]]:
+        """What nodes have of a content that others can take from them."""
+        shelf = self._shelves.get(name)
+        if shelf is None:
+            return []
+        return [(member.node, member.have) for member in shelf.members.values() if member.url]
+
     def forget_node(self, node: str) -> None:
         """It serves nothing of what it had: its process is another one."""
         for shelf in self._shelves.values():

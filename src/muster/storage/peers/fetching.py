@@ -10,12 +10,12 @@ import hashlib
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from muster.storage.connectors.base import Source
+from muster.storage.connectors.base import Source, TransferError
 from muster.storage.peers.asking import Connections, PeerTrouble
 from muster.storage.peers.blocks import Row, everything, to_text
 from muster.storage.peers.board import MOST_BLOCKS
@@ -24,12 +24,13 @@ from muster.storage.peers.planner import Fetch
 from muster.storage.peers.shelf import BlockJournal
 from muster.storage.staging.download import FOR_BLOCKS, FOR_SMALL_FILES, SMALL_BYTES, compare, local_trouble, write_at
 from muster.storage.staging.model import Progress, stored_path
+from muster.wire.data.access import FileEntry
 from muster.wire.node.peers import BlockHash, BlocksAnswer, BlocksReport
 
 Exchange = Callable[[BlocksReport], BlocksAnswer | None]
 """Tells the server how far it is, and hears of others; None where there is no answer."""
 
-_LEAST_SHARED_BYTES = 16 << 20
+LEAST_SHARED_BYTES = 16 << 20
 _MOST_SHARED_FILES = 200_000
 """Of more the list alone would take too much of the memory of the process that serves them."""
 _LEAST_PAUSE_S = 0.1
@@ -51,9 +52,28 @@ class Sharing:
     """This one."""
 
 
-def worth_sharing(row: Row) -> bool:
+@dataclass
+class Nobody:
+    """Stands where other nodes are the only source: what they do not give cannot be had."""
+
+    label: str
+
+    def listing(self, folder: str = "") -> Iterable[FileEntry]:
+        raise self._gone()
+
+    def stat(self, path: str) -> FileEntry | None:
+        raise self._gone()
+
+    def read(self, entry: FileEntry, offset: int, view: memoryview) -> None:
+        raise self._gone()
+
+    def _gone(self) -> TransferError:
+        return TransferError("data_unavailable", f"{self.label}: no other node has it any more")
+
+
+def worth_sharing(row: Row, least_bytes: int = LEAST_SHARED_BYTES) -> bool:
     """Whether others are asked at all: not for what is there at once, nor where versions are not known."""
-    if row.size < _LEAST_SHARED_BYTES or len(row.entries) > _MOST_SHARED_FILES or row.count > MOST_BLOCKS:
+    if row.size < least_bytes or len(row.entries) > _MOST_SHARED_FILES or row.count > MOST_BLOCKS:
         return False
     return row.content() is not None
 

@@ -50,7 +50,36 @@ class Stage:
     shared: bool = field(default=False, metadata=OMIT)
     """Other nodes may have it, or want it: `Report.blocks` asks, and the answer is BlocksHeard."""
     node: str = field(default="", metadata=OMIT)
+    place: str = field(default="", metadata=OMIT)
+    """What it is called between nodes, where that is not its address."""
     do: Literal["stage"] = "stage"
+
+
+@wire
+class Bring:
+    """Bring an input's files into the cache and show them one by one in a folder; it goes on until it is closed."""
+
+    what: str
+    access: Access
+    cache: str
+    wishes: str
+    """The file in which the job says what it needs first."""
+    server: Address | None = None
+    shared: bool = field(default=False, metadata=OMIT)
+    node: str = field(default="", metadata=OMIT)
+    do: Literal["bring"] = "bring"
+
+
+@wire
+class Offer:
+    """Pack an environment into one file of the cache, for other nodes to take."""
+
+    what: str
+    folder: str
+    cache: str
+    node: str
+    place: str
+    do: Literal["offer"] = "offer"
 
 
 @wire
@@ -116,7 +145,7 @@ class Check:
     do: Literal["check"] = "check"
 
 
-Request = Stage | Copy | Send | Measure | Mount | MountShare | Check
+Request = Stage | Bring | Offer | Copy | Send | Measure | Mount | MountShare | Check
 
 
 @wire
@@ -175,6 +204,8 @@ class Report:
     """How far a shared input is; the answer is BlocksHeard."""
     done: Done | None = field(default=None, metadata=OMIT)
     failed: Failure | None = field(default=None, metadata=OMIT)
+    arrived: bool = field(default=False, metadata=OMIT)
+    """All of an input that came while its job ran."""
 
 
 @wire

@@ -19,11 +19,14 @@ from muster.storage.connectors.credentials import FreshTokens
 from muster.storage.connectors.files import Folder
 from muster.storage.connectors.opening import open_access, open_output, single_name
 from muster.storage.connectors.web import Web
+from muster.storage.peers.fetching import Nobody
+from muster.storage.staging.arriving import Arrival
 from muster.storage.staging.cache import Cache
 from muster.storage.staging.copying import copy_frame, copy_in, copy_out
 from muster.storage.staging.gateway import Mounted
 from muster.storage.staging.messages import (
     BlocksHeard,
+    Bring,
     Check,
     Copy,
     Done,
@@ -31,6 +34,7 @@ from muster.storage.staging.messages import (
     Measure,
     Mount,
     MountShare,
+    Offer,
     ProgressReport,
     Report,
     Request,
@@ -39,10 +43,11 @@ from muster.storage.staging.messages import (
 )
 from muster.storage.staging.model import Progress, Unwanted, check_entries, stored_path, total_size
 from muster.storage.staging.nfs import MountedShare
+from muster.storage.staging.packing import offer
 from muster.storage.staging.stage import Together, check_room, stage
 from muster.storage.staging.upload import check, measure, send
 from muster.wire.codec import from_json, to_json
-from muster.wire.data.access import Access, FileEntry, HashedFile, where_of
+from muster.wire.data.access import PEERS, Access, FileEntry, HashedFile, where_of
 from muster.wire.node.peers import BlocksAnswer, BlocksReport
 
 _REPORT_S = 0.5
@@ -109,6 +114,10 @@ def _carried_out(request: Request, line: Line) -> Done:
     match request:
         case Stage():
             return _stage(request, line)
+        case Bring():
+            return _bring(request, line)
+        case Offer():
+            return _offer(request, line)
         case Copy():
             return _copy(request, line.progress)
         case Send():
@@ -128,10 +137,11 @@ def _carried_out(request: Request, line: Line) -> Done:
 
 def _stage(request: Stage, line: Line) -> Done:
     access = request.access
-    source = open_access(access, request.server, line.refresh)
+    has_source = access.kind != PEERS
+    source = open_access(access, request.server, line.refresh) if has_source else Nobody(access.label)
     cache = Cache(Path(request.cache))
-    together = Together(line.exchange, request.node) if request.shared else None
-    where = where_of(access)
+    together = Together(line.exchange, request.node, has_source) if request.shared else None
+    where = request.place or where_of(access)
     held, entries = stage(source, where, request.what, _announced(access), cache, line.progress, together)
     if request.copy_to:
         target = Path(request.copy_to)
@@ -148,6 +158,46 @@ def _stage(request: Stage, line: Line) -> Done:
         one_file=None if entries[0].path else single_name(access),
         found=_new_hashes(access, entries),
     )
+
+
+def _bring(request: Bring, line: Line) -> Done:
+    """Return once the job can start; the rest arrives meanwhile."""
+    access = request.access
+    source = open_access(access, request.server, line.refresh)
+    entries = _announced(access) or check_entries(files_at(source), access.label)
+    if not entries or not entries[0].path:
+        raise TransferError("bad_input", f"{request.what}: mode stream is for folders that hold files")
+    arrival = Arrival(
+        source,
+        where_of(access),
+        request.what,
+        entries,
+        Cache(Path(request.cache)),
+        Path(request.wishes),
+        line.progress,
+        Together(line.exchange, request.node) if request.shared else None,
+    )
+    line.at_end.append(arrival.close)
+    arrival.begin()
+
+    def go_on() -> None:
+        try:
+            failed = arrival.go_on()
+            final = Report(failed=Failure("data_unavailable", failed, True)) if failed else Report(arrived=True)
+            line.say(final)
+        except (Unwanted, ParentGone):
+            return
+
+    threading.Thread(target=go_on, name="arriving", daemon=True).start()
+    return Done(len(entries), total_size(entries), data=str(arrival.folder))
+
+
+def _offer(request: Offer, line: Line) -> Done:
+    cache = Cache(Path(request.cache))
+    held = offer(Path(request.folder), request.place, request.what, cache, line.progress, line.exchange)
+    line.at_end.append(held.release)
+    (sha256,) = (file[1] for file in held.tree.files.values())
+    return Done(1, held.size, sha256, str(held.data))
 
 
 def _copy(request: Copy, progress: Progress) -> Done:

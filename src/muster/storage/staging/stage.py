@@ -9,7 +9,7 @@ from pathlib import Path
 from muster.host.files import write_json
 from muster.storage.connectors.base import Source, SourceChanged, TransferError, files_at, without_ranges
 from muster.storage.peers.blocks import Row, shelf_name
-from muster.storage.peers.fetching import Exchange, Gathering, Sharing, announce, worth_sharing
+from muster.storage.peers.fetching import LEAST_SHARED_BYTES, Exchange, Gathering, Sharing, announce, worth_sharing
 from muster.storage.peers.shelf import JOURNAL, BlockJournal, Shelved, whole_hashes, write_record
 from muster.storage.staging.cache import Cache, Held, boot_unchanged, mark_boot
 from muster.storage.staging.download import Damaged, Journal, fetch
@@ -32,6 +32,9 @@ class Together:
 
     exchange: Exchange
     node: str
+    has_source: bool = True
+    """Otherwise only they have it, however little it is."""
+    least_bytes: int = LEAST_SHARED_BYTES
 
 
 def stage(
@@ -117,7 +120,7 @@ class _Shared:
     def of(cls, where: str, key: str, entries: list[FileEntry], cache: Cache, together: Together | None) -> _Shared:
         row = Row(entries)
         sharing = None
-        if together is not None and worth_sharing(row):
+        if together is not None and (not together.has_source or worth_sharing(row, together.least_bytes)):
             sharing = Sharing(together.exchange, shelf_name(where, row.content() or ""), together.node)
         return cls(key, row, cache.root, sharing)
 

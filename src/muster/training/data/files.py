@@ -6,7 +6,7 @@ import hashlib
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -45,6 +45,10 @@ class Files(ABC):
     @abstractmethod
     def fetch(self, name: str, expected: Expected | None) -> Local:
         """Make it a file of this machine."""
+
+    def will_fetch(self, names: Iterable[str]) -> None:
+        """Hear what is fetched next, in that order."""
+        return
 
 
 class Local:

@@ -9,7 +9,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, default_collate, get_worker_info
 
 from muster.training.data.layouts.base import Sample
-from muster.training.data.parcels import packed_up, unpacked
+from muster.training.data.parcels import Packer, Unpacker
 from muster.training.data.stream import Plan, Stream, as_it_is
 from muster.training.world import rest
 
@@ -45,7 +45,9 @@ class TorchLoader:
         self.stream = stream
         self._decode, self._workers = decode or as_it_is, workers
         self._plain = decode is None and collate is None
-        self._collate = collate or (default_collate if decode is not None else packed_up if workers else list)
+        self._collate = collate or (
+            default_collate if decode is not None else Packer(prefetch_factor) if workers else list
+        )
         self._pin_memory, self._prefetch_factor = pin_memory, prefetch_factor
 
     def __len__(self) -> int:
@@ -65,4 +67,4 @@ class TorchLoader:
             generator=torch.Generator(),
         )
         parcels = self._plain and self._workers > 0
-        yield from self.stream.counted(map(unpacked, loader) if parcels else loader)
+        yield from self.stream.counted(map(Unpacker(), loader) if parcels else loader)

@@ -13,6 +13,7 @@ import numpy as np
 
 from muster.errors import JobError
 from muster.shards.index import INDEX, index_from
+from muster.training.data.arriving import ArrivingFiles
 from muster.training.data.files import Files, Local, LocalFiles, RemoteFiles
 from muster.training.data.layouts import binary, tar
 from muster.training.data.layouts.base import Layout, Reader, Sample
@@ -21,6 +22,7 @@ from muster.training.data.layouts.indexed import IndexedSamples
 from muster.training.data.layouts.parquet import ParquetRows
 from muster.training.data.layouts.tfrecord import TFRecords
 from muster.training.data.order import Pool
+from muster.wire.data.arriving import LIST
 
 LayoutName = Literal["tar", "files", "tfrecord", "parquet", "mds", "litdata"]
 _BINARY_INDEX = "index.json"
@@ -46,13 +48,20 @@ class Source:
 def open_source(address: str | Path, layout: LayoutName | None = None) -> Source:
     """Look at a folder or an address, and find out how many samples each of its shards has."""
     text = str(address)
-    files: Files = RemoteFiles(text) if "://" in text else LocalFiles(Path(text).expanduser().absolute())
+    files = _files_at(text)
     names = files.names()
     kind = layout or _recognised(names, files)
     source = Source(_OPENERS[kind](files, names), files)
     if len(source) == 0:
         raise JobError(f"{files.where} holds no samples (layout {kind}).", "Is it the right folder?")
     return source
+
+
+def _files_at(address: str) -> Files:
+    if "://" in address:
+        return RemoteFiles(address)
+    folder = Path(address).expanduser().absolute()
+    return ArrivingFiles(folder) if (folder / LIST).is_file() else LocalFiles(folder)
 
 
 def indexed_source(length: int, read: Callable[[int], Sample]) -> Source:
@@ -152,7 +161,9 @@ class ShardReaders:
 
     def prepare(self, pool: Pool) -> None:
         """What comes next: files elsewhere are fetched, and the system reads those here ahead."""
-        for shard in _in_order_of_use(pool):
+        shards = _in_order_of_use(pool)
+        self._source.files.will_fetch(name for shard in shards for name in self._source.layout.files(shard))
+        for shard in shards:
             if shard not in self._open and shard not in self._coming and self._fetchers is not None:
                 self._coming[shard] = self._fetchers.submit(self._fetch, shard)
         if not self._remote and self._source.layout.name != "files" and not self._source.layout.whole_shards:

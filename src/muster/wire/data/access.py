@@ -7,6 +7,7 @@ azure-file  https://ACCOUNT…/SHARE/PATH                 `token`, as above
 http        an address without credentials              none; one file, read only
 fsspec      any other fsspec address                    `options`, which never hold a credential
 muster      a path of the server, `/api/v1/data/…`      `token`, a grant, sent as the header `Muster-Grant`
+peers       empty                                       none: only other nodes have it, and they are asked
 refused     empty                                       none: `options["message"]` says why it cannot be reached
 
 Below a folder's `url` the files lie under their own paths. Where a store cannot sign for a whole folder (`per_file`),
@@ -30,6 +31,7 @@ INLINE_FILES = 200
 """Manifests of at most so many files travel in the order."""
 
 Scope = Literal["read", "write"]
+PEERS: Final = "peers"
 READ: Final = "read"
 WRITE: Final = "write"
 Use = Literal["read", "write", "delete"]

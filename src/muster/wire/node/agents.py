@@ -21,7 +21,7 @@ from muster.wire.data.access import Access, HashedFile
 from muster.wire.environments import BuiltEnvironment
 from muster.wire.message import wire
 from muster.wire.node.builds import BuildOrder
-from muster.wire.node.containers import Container
+from muster.wire.node.containers import Confinement, Container
 from muster.wire.node.devices import Devices
 from muster.wire.node.plan import Needs, NodePlan
 from muster.wire.node.recipes import Recipe
@@ -140,16 +140,6 @@ class OutputOrder:
 
 
 @wire
-class Confinement:
-    """Whose ranks are confined to what their attempt has."""
-
-    person: str
-    """Whoever submitted the run; nobody else's ranks get the same account where the agent is root."""
-    unix_user: str = ""
-    """The person's own account on the node, where the agent is root."""
-
-
-@wire
 class Order:
     """What is wanted of one attempt on one node.
 
@@ -195,6 +185,10 @@ class Order:
     """Built on `python`; None: ranks run in `python` as it is."""
     mpi: bool = False
     """The ranks are started by an mpirun, which is looked for before they start."""
+    shared: bool = field(default=False, metadata=OMIT)
+    """Code, environment and checkpoint are taken from other nodes that have them."""
+    own_cache: bool = field(default=False, metadata=OMIT)
+    """As that of an input."""
     run_token: str = field(default="", repr=False, metadata=OMIT)
     """Opens the run itself at the server, as long as the attempt is under way."""
     secret: str = field(default="", repr=False)

@@ -76,3 +76,13 @@ class Container(ImageSource):
     def made(self, tag: str) -> str:
         """The name of an image that a node makes."""
         return f"{self.push_to}/{tag}" if self.push_to else f"localhost/{tag}"
+
+
+@wire
+class Confinement:
+    """Whose ranks are confined to what their attempt has."""
+
+    person: str
+    """Whoever submitted the run; nobody else's ranks get the same account where the agent is root."""
+    unix_user: str = ""
+    """The person's own account on the node, where the agent is root."""

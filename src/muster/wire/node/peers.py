@@ -6,9 +6,18 @@ Sets of blocks travel as hexadecimal numbers: bit N stands for block N.
 from __future__ import annotations
 
 from dataclasses import field
+from typing import Literal
 
 from muster.wire.codec import OMIT
 from muster.wire.message import wire
+
+SharedKind = Literal["input", "code", "checkpoint", "environment"]
+"""What nodes take from each other: staged inputs, and what Muster itself brings to a gang."""
+
+
+def place_name(kind: SharedKind, name: str) -> str:
+    """What code (by its digest), a checkpoint (its number) or an environment (its key) is called between nodes."""
+    return f"{kind}:{name}"
 
 
 @wire
@@ -71,9 +80,11 @@ class BlocksRequest:
     run: str
     attempt: int
     input: str
+    """Its name; that of code, a checkpoint or an environment where `kind` says so."""
     url: str
     """Where this node serves blocks; empty: it does not."""
     report: BlocksReport
+    kind: SharedKind = field(default="input", metadata=OMIT)
 
 
 @wire

@@ -15,6 +15,7 @@ from muster.server.endpoints import records, views
 from muster.server.models import registry, usage
 from muster.server.runs.views import moved_at
 from muster.wire import states
+from muster.wire.serving.services import serves
 
 SERVE = ["python", "-m", "muster.scoring.serve", '{"script": "score.py"}']
 
@@ -114,3 +115,23 @@ def test_what_serves_is_never_silent_and_has_no_end_in_sight(server: Server) -> 
     assert moved_at(server.context, row) is None
     shown = server.call("GET", f"/runs/{run}")[1]
     assert shown.get("moved_at") is None and shown.get("ends_between") is None
+
+
+def test_the_server_is_not_ended_under_runs_which_it_names(server: Server) -> None:
+    runs = [submit(server, key) for key in "abcdefg"]
+    status, said = server.call("POST", "/shutdown", {})
+    assert status == 409
+    assert said["error"]["message"] == f"7 runs are active: {', '.join(reversed(runs[2:]))} and 2 more"
+
+
+@pytest.mark.parametrize(
+    ("command", "is_one"),
+    [
+        (["python", "-E", "-m", "muster.fileserver"], True),
+        (["python", "-m", "muster.scoring.door"], True),
+        (["python", "-m", "train"], False),
+        ("python -m muster.fileserver", False),
+    ],
+)
+def test_programs_that_serve_are_known_by_their_command(command: Any, is_one: bool) -> None:
+    assert serves(command) is is_one

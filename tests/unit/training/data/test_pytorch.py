@@ -8,13 +8,24 @@ import torch
 from tests.unit.training.data.shardsets import write_tars
 
 from muster.training.data import Sample, Stream, TorchLoader
-from muster.training.data.parcels import packed_up, unpacked
+from muster.training.data.parcels import Packer, Unpacker
 
 
 def test_a_parcel_is_unpacked_as_it_was() -> None:
     samples: list[Sample] = [{"__key__": "a", "jpg": b"x" * 70_000, "cls": b"", "n": 3}, {"__key__": "b", "jpg": b"yz"}]
-    assert unpacked(packed_up([dict(sample) for sample in samples])) == samples
-    assert unpacked(packed_up([{"n": 1}])) == [{"n": 1}]
+    pack, unpack = Packer(2), Unpacker()
+    assert unpack(pack([dict(sample) for sample in samples])) == samples
+    assert unpack(pack([{"n": 1}])) == [{"n": 1}]
+
+
+def test_memory_is_used_again_only_for_the_batch_after_those_that_are_under_way() -> None:
+    pack, unpack = Packer(2), Unpacker()
+    parcels = [pack([{"jpg": bytes([number]) * (10 - number)}]) for number in range(5)]
+    places = [parcel.content.data_ptr() for parcel in parcels]
+    assert len(set(places[:4])) == 4 and places[4] == places[0]
+    assert [unpack(parcel)[0]["jpg"] for parcel in parcels[1:]] == [bytes([n]) * (10 - n) for n in range(1, 5)]
+    larger = pack([{"jpg": b"x" * 100}])
+    assert larger.content.data_ptr() != places[1] and unpack(larger) == [{"jpg": b"x" * 100}]
 
 
 def test_samples_come_whole_from_workers_and_in_the_same_order_as_without(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ from muster.agent.services import NodeServices
 from muster.host.sandbox import machine
 from muster.host.sandbox.command import Account, Shown, View, command, is_seen
 from muster.paths import user_runtime_dir
-from muster.wire.node.agents import Confinement, Order
+from muster.wire.node.agents import Order
+from muster.wire.node.containers import Confinement
 
 _GPU_FILES = ("nvidia*", "kfd", "dri", "dxg")
 _CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")

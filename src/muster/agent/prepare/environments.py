@@ -1,0 +1,93 @@
+"""Environments that this node takes from others of its workspace, or gives to them. In a worker."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from muster.agent.link import Trouble
+from muster.agent.mover import Failed
+from muster.agent.prepare.bundles import Bundles, packed_access
+from muster.host.children import Abandoned
+from muster.wire.node.builds import PACKED_NAME, EnvironmentClaim
+
+log = logging.getLogger(__name__)
+
+_ASK_AGAIN_S = 1.0
+_WHAT = "the environment"
+
+
+class NodeEnvironments:
+    """Those of one attempt or build; without the server everything is built here."""
+
+    def __init__(self, bundles: Bundles, unwanted: threading.Event) -> None:
+        self._bundles = bundles
+        self._unwanted = unwanted
+        self._claimed: set[str] = set()
+
+    @contextmanager
+    def taken(self, key: str, is_here: Callable[[], bool]) -> Iterator[Path | None]:
+        """The packed environment; None: it is here by now, or to be built here, and by nobody else meanwhile."""
+        claim = self._claim(key, is_here)
+        if claim is None or claim.packed is None:
+            yield None
+            return
+        try:
+            with self._bundles.staged("environment", key, packed_access(claim.packed, _WHAT), _WHAT) as data:
+                packed: Path | None = data / PACKED_NAME
+                yield packed
+            return
+        except Failed as error:
+            log.warning("the environment %s did not come from other nodes, and is built here: %s", key, error)
+        yield None
+
+    def keep(self, key: str, folder: Path) -> None:
+        """Give one that was built to the others; returns before that is done."""
+        if key in self._claimed:
+            self._claimed.discard(key)
+            threading.Thread(target=self._offer, args=(key, folder), name="offer", daemon=True).start()
+
+    def close(self) -> None:
+        for key in sorted(self._claimed):
+            self._release(key)
+        self._claimed.clear()
+
+    def _claim(self, key: str, is_here: Callable[[], bool]) -> EnvironmentClaim | None:
+        """What the server says, waiting for another node that builds it; None: it is here, or there is no server."""
+        while True:
+            try:
+                claim = self._bundles.link.claim_environment(key)
+            except Trouble as error:
+                log.warning("the environment %s is not shared: %s", key, error)
+                return None
+            if claim.state == "build":
+                self._claimed.add(key)
+            if claim.state != "wait":
+                return claim
+            self._bundles.doing("waiting for another node that builds the environment")
+            if self._unwanted.wait(_ASK_AGAIN_S):
+                raise Abandoned("nobody wants the environment any more")
+            if is_here():
+                return None
+
+    def _offer(self, key: str, folder: Path) -> None:
+        # It goes on when the attempt that built it is over.
+        mover = replace(self._bundles.mover, unwanted=threading.Event())
+        bundles = replace(self._bundles, mover=mover)
+        try:
+            bundles.link.keep_environment(key, bundles.offer(key, folder, _WHAT))
+        except (Failed, *Trouble) as error:
+            log.warning("the environment %s is not given to other nodes: %s", key, error)
+            self._release(key)
+        finally:
+            bundles.link.close()
+
+    def _release(self, key: str) -> None:
+        try:
+            self._bundles.link.release_environment(key)
+        except Trouble as error:
+            log.info("the claim on the environment %s was not given back: %s", key, error)
