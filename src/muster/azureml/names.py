@@ -212,6 +212,11 @@ _OTHER_COMPUTE = (
 )
 _ONE_MACHINE = "a machine to work on is no part of Muster; submit to compute_target='local' or to an AmlCompute"
 
+_SCHEDULES = "Muster has no schedules; let cron or a CI system start `muster run`"
+_WORKSPACE = "a workspace is a folder, or a team's server: `muster init`, `muster login`"
+_AZURES_OWN = "it is a service of Azure's"
+_FEATURES = "there is no feature store behind Muster; give the data to a job as an input"
+
 REFUSED: Mapping[str, str] = {
     "azureml.train.hyperdrive": _SWEEPS,
     "azureml.train.automl": "Muster does not choose models; submit a script of your own",
@@ -252,6 +257,54 @@ REFUSED: Mapping[str, str] = {
     "azure.ai.ml.entities.KubernetesCompute": _OTHER_COMPUTE,
     "azure.ai.ml.entities.PipelineJob": _PIPELINES,
     "azure.ai.ml.entities.SweepJob": _SWEEPS,
+    "azure.ai.ml.entities.CommandComponent": "load_component(FILE)(input=…) or command() gives a job",
+    "azure.ai.ml.entities.ParallelComponent": _PIPELINES,
+    "azure.ai.ml.entities.PipelineComponent": _PIPELINES,
+    "azure.ai.ml.entities.PipelineComponentBatchDeployment": _PIPELINES,
+    **dict.fromkeys(
+        (
+            f"azure.ai.ml.entities.{name}"
+            for name in ("JobSchedule", "Schedule", "CronTrigger", "RecurrenceTrigger", "RecurrencePattern")
+        ),
+        _SCHEDULES,
+    ),
+    "azure.ai.ml.entities.Workspace": _WORKSPACE,
+    "azure.ai.ml.entities.Hub": _WORKSPACE,
+    "azure.ai.ml.entities.Project": _WORKSPACE,
+    "azure.ai.ml.entities.Registry": _AZURES_OWN,
+    "azure.ai.ml.entities.WorkspaceConnection": _AZURES_OWN,
+    "azure.ai.ml.entities.FeatureStore": _FEATURES,
+    "azure.ai.ml.entities.FeatureSet": _FEATURES,
+    "azure.ai.ml.entities.FeatureStoreEntity": _FEATURES,
+    "azure.ai.ml.entities.VirtualMachineCompute": _OTHER_COMPUTE,
+    "azure.ai.ml.entities.SynapseSparkCompute": _OTHER_COMPUTE,
+    "azure.ai.ml.entities.AzureDataLakeGen1Datastore": "Azure ended this kind of storage in 2024; use Data Lake Gen2",
+    "azure.ai.ml.entities.OneLakeDatastore": "register what fsspec knows: `muster datastore create NAME --url URL`",
+    "azure.ai.ml.entities.CertificateConfiguration": (
+        "certificates open no storage here; use ServicePrincipalConfiguration, a key or a SAS"
+    ),
+    "azure.ai.ml.entities.DataCollector": "requests are not collected; have run() write what is to be kept",
+    "azure.ai.ml.entities.DataImport": "download the data, and give it to the job as an input",
+    "azure.ai.ml.entities.ModelPackage": "an endpoint serves a model as it is; docs/endpoints.md",
+    "azure.ai.ml.entities.ServerlessEndpoint": _AZURES_OWN,
+    "azure.ai.ml.entities.MarketplaceSubscription": _AZURES_OWN,
+    "azure.ai.ml.import_job": "download the data, and give it to the job as an input",
+    "azure.ai.ml.load_workspace": _WORKSPACE,
+    "azure.ai.ml.load_schedule": _SCHEDULES,
+    "azure.ai.ml.load_feature_set": _FEATURES,
+    "azure.ai.ml.load_feature_store": _FEATURES,
+    "azure.ai.ml.load_feature_store_entity": _FEATURES,
+    **dict.fromkeys(
+        (
+            f"azure.ai.ml.load_{name}"
+            for name in (
+                *("registry", "connection", "workspace_connection", "index", "marketplace_subscription"),
+                *("serverless_endpoint", "capability_host"),
+            )
+        ),
+        _AZURES_OWN,
+    ),
+    "azure.ai.ml.load_model_package": "an endpoint serves a model as it is; docs/endpoints.md",
 }
 """What has no counterpart, by the longest name that fits, and what to do instead."""
 

@@ -24,6 +24,26 @@ def read_asset_file(
 
     `sections`: what the mappings below keys may hold, by the path of each.
     """
+    root = _root(file, what, keys[:4])
+    article = "an" if what[0] in "aeiou" else "a"
+    wrong = list(_unknown(root, "", [*keys, *silent], sections or {}))
+    if wrong:
+        lines = [f"{file}:{item.line}: {article} {what} has no key {item.path!r}" for item in wrong]
+        hints = [
+            f"{nearest(item.path.rpartition('.')[2], item.allowed).replace('did', 'Did', 1)}Keys{item.where}: "
+            f"{', '.join(key for key in item.allowed if key not in silent)}."
+            for item in wrong
+        ]
+        raise JobError("\n".join(lines), "\n  ".join(dict.fromkeys(hints)))
+    return {key: plain(node) for key, _, node in root.pairs()}
+
+
+def read_plain_file(file: Path, what: str = "file") -> dict[str, Json]:
+    """The values of a file by key, whatever they are."""
+    return {key: plain(node) for key, _, node in _root(file, what, ("name",)).pairs()}
+
+
+def _root(file: Path, what: str, keys: Sequence[str]) -> MappingNode:
     try:
         raw = file.read_bytes()
     except OSError as error:
@@ -37,18 +57,8 @@ def read_asset_file(
     except UnicodeDecodeError as error:
         raise JobError(f"{file} is no text in UTF-8", f"Give a {what} (.yml).") from error
     if not isinstance(root, MappingNode):
-        raise JobError(f"{file}: this is no {what}", f"Write KEY: VALUE lines: {', '.join(keys[:4])}.")
-    article = "an" if what[0] in "aeiou" else "a"
-    wrong = list(_unknown(root, "", [*keys, *silent], sections or {}))
-    if wrong:
-        lines = [f"{file}:{item.line}: {article} {what} has no key {item.path!r}" for item in wrong]
-        hints = [
-            f"{nearest(item.path.rpartition('.')[2], item.allowed)}Keys{item.where}: "
-            f"{', '.join(key for key in item.allowed if key not in silent)}."
-            for item in wrong
-        ]
-        raise JobError("\n".join(lines), "\n  ".join(dict.fromkeys(hints)))
-    return {key: plain(node) for key, _, node in root.pairs()}
+        raise JobError(f"{file}: this is no {what}", f"Write KEY: VALUE lines: {', '.join(keys)}.")
+    return root
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -10,6 +11,12 @@ from muster.job.refusal import Path, Problem
 from muster.job.sections import CONTAINER_ARGS_LEFT_OUT, SERVICES_LEFT_OUT, ignored_reason, is_harmless
 from muster.wire.codec import Json
 
+_OLDER_KINDS = ("commandjob", "commandcomponent")
+_OLDER_REFERENCE = re.compile(r"(?<![${])\{(?P<kind>inputs|outputs)\.(?P<name>\w+)\}(?!\})")
+_OLDER_TYPES = {"path": "uri_folder", "anydirectory": "uri_folder", "anyfile": "uri_file"}
+_OLDER_SOURCES = {"data": None, "dataset": None, "file": "uri_file", "folder": "uri_folder"}
+"""Where an input of the previews lay, and what type that said."""
+_PLAIN_TYPES = ("string", "integer", "number", "boolean")
 _INPUT_MODES = {"mount": "ro_mount", "rw_mount": "ro_mount", "eval_mount": "ro_mount", "eval_download": "download"}
 _OUTPUT_MODES = {"mount": "rw_mount"}
 
@@ -25,9 +32,9 @@ class Settled:
 
 def settle(data: Mapping[str, Json]) -> Settled:
     """The same job in Muster's words; what cannot be said in them is left as it is, for the models to refuse."""
-    known = _component(_older(data))
+    known = _component(data)
     spot = _mapping(known, "queue_settings").get("job_tier")
-    kept = _without(known, ())
+    kept = _without(known, (), known.get("command"))
     changed, left_out = dict(kept.data), dict(kept.left_out)
     if isinstance(spot, str) and spot.lower() == "spot":
         changed["queue_settings"] = {"preemptible": True, **_mapping(changed, "queue_settings")}
@@ -38,7 +45,8 @@ def settle(data: Mapping[str, Json]) -> Settled:
             left_out[("resources", "docker_args")] = f"{dropped}: Muster itself decides that for its containers"
     for section, modes in (("inputs", _INPUT_MODES), ("outputs", _OUTPUT_MODES)):
         if items := _mapping(changed, section):
-            changed[section] = {name: _data(item, modes) for name, item in items.items()}
+            is_output = section == "outputs"
+            changed[section] = {name: _data(item, modes, is_output=is_output) for name, item in items.items()}
     if services := _mapping(known, "services"):
         found = {name: _service(item, known=services[name]) for name, item in _items(changed, "services")}
         changed["services"] = {name: item for name, item in found.items() if not _service_reason(item)}
@@ -57,9 +65,11 @@ def left_out_notice(settled: Settled, where: Mapping[Path, int] | None = None) -
     return f"left out, without a meaning here: {'; '.join(parts)}"
 
 
-def _older(data: Mapping[str, Json]) -> Mapping[str, Json]:
-    """What files of the preview said in other words."""
+def older(data: Mapping[str, Json]) -> dict[str, Json]:
+    """What files of the previews said in other words, in those of today."""
     changed = dict(data)
+    if isinstance(kind := data.get("type"), str) and kind.lower().replace("_", "") in _OLDER_KINDS:
+        changed["type"] = "command"
     if isinstance(folder := _mapping(data, "code").get("local_path"), str):
         changed["code"] = folder
     compute = _mapping(data, "compute")
@@ -67,11 +77,66 @@ def _older(data: Mapping[str, Json]) -> Mapping[str, Json]:
         changed["compute"] = target
         if "instance_count" in compute:
             changed["resources"] = {"instance_count": compute["instance_count"], **_mapping(data, "resources")}
-    environment = _mapping(data, "environment")
-    if isinstance(image := _mapping(environment, "docker").get("image"), str):
-        rest = {key: value for key, value in environment.items() if key != "docker"}
-        changed["environment"] = {"image": image, **rest}
+    if environment := _mapping(data, "environment"):
+        changed["environment"] = _older_environment(environment)
+    if distribution := _mapping(data, "distribution"):
+        changed["distribution"] = _older_distribution(distribution, _mapping(changed, "resources"))
+    if items := _mapping(data, "inputs"):
+        changed["inputs"] = {
+            name: _older_source(item) if isinstance(item, Mapping) else item for name, item in items.items()
+        }
+    if "command" in data:
+        changed["command"] = _older_references(data)
     return changed
+
+
+def _older_environment(described: Mapping[str, Json]) -> dict[str, Json]:
+    """`docker`, `conda` and `local_path` were sections of their own."""
+    known = {key: value for key, value in described.items() if key not in ("docker", "conda", "os")}
+    docker, conda = _mapping(described, "docker"), _mapping(described, "conda")
+    known |= {key: docker[key] for key in ("image", "build") if key in docker and key not in known}
+    build = dict(_mapping(known, "build"))
+    if "local_path" in build:
+        build["path"] = build.pop("local_path")
+    if isinstance(dockerfile := build.pop("dockerfile", None), str):
+        folder, _, name = dockerfile.removeprefix("file:").rpartition("/")
+        build = {"path": folder or ".", "dockerfile_path": name, **build}
+    if build:
+        known["build"] = {key: _plain_path(value) for key, value in build.items()}
+    conda_file = known.get("conda_file") or conda.get("conda_dependencies_file") or conda.get("conda_dependencies")
+    if conda_file:
+        known["conda_file"] = _plain_path(conda_file)
+    if "pip_requirements_file" in conda:
+        known.setdefault("pip_requirements_file", _plain_path(conda["pip_requirements_file"]))
+    return known
+
+
+def _older_distribution(described: Mapping[str, Json], resources: Mapping[str, Json]) -> Mapping[str, Json]:
+    """The number of processes was that of the whole job."""
+    total, nodes = described.get("process_count"), resources.get("instance_count", 1)
+    if not isinstance(total, int) or not isinstance(nodes, int) or nodes < 1 or total % nodes:
+        return described
+    rest = {key: value for key, value in described.items() if key != "process_count"}
+    return {"process_count_per_instance": total // nodes, **rest}
+
+
+def _older_references(data: Mapping[str, Json]) -> Json:
+    """`{inputs.x}` stood for what is `${{inputs.x}}` today."""
+
+    def written(match: re.Match[str]) -> str:
+        declared = _mapping(data, match["kind"])
+        return f"${{{{{match['kind']}.{match['name']}}}}}" if match["name"] in declared else match[0]
+
+    command = data.get("command")
+    if isinstance(command, list):
+        return [_OLDER_REFERENCE.sub(written, word) if isinstance(word, str) else word for word in command]
+    return _OLDER_REFERENCE.sub(written, command) if isinstance(command, str) else command
+
+
+def _plain_path(value: Json) -> Json:
+    """A path without the `file:` that the previews wrote before it."""
+    is_path = isinstance(value, str) and value.startswith("file:") and not value.startswith("file://")
+    return value.removeprefix("file:") if is_path and isinstance(value, str) else value
 
 
 def _component(data: Mapping[str, Json]) -> Mapping[str, Json]:
@@ -84,7 +149,7 @@ def _component(data: Mapping[str, Json]) -> Mapping[str, Json]:
     return {key: value for key, value in named.items() if key != "name"}
 
 
-def _without(data: Mapping[str, Json], path: Path) -> Settled:
+def _without(data: Mapping[str, Json], path: Path, command: Json) -> Settled:
     """The data without keys that are harmless, and without those that have no meaning here."""
     kept: dict[str, Json] = {}
     left_out: dict[Path, str] = {}
@@ -92,10 +157,10 @@ def _without(data: Mapping[str, Json], path: Path) -> Settled:
         here = (*path, key)
         if is_harmless(here):
             continue
-        if reason := ignored_reason(here):
+        if (reason := ignored_reason(here)) and not _is_named(value, here, command):
             left_out[here] = reason
         elif isinstance(value, Mapping) and len(here) < 3:
-            inner = _without(value, here)
+            inner = _without(value, here, command)
             kept[key] = inner.data
             left_out |= inner.left_out
         else:
@@ -103,19 +168,48 @@ def _without(data: Mapping[str, Json], path: Path) -> Settled:
     return Settled(kept, left_out)
 
 
-def _data(item: Json, modes: Mapping[str, str]) -> Json:
+def _is_named(value: Json, path: Path, command: Json) -> bool:
+    """Whether the command relies on the place that a file chose for its data."""
+    return path[-1] == "path_on_compute" and isinstance(value, str) and value.rstrip("/") in str(command)
+
+
+def _data(item: Json, modes: Mapping[str, str], *, is_output: bool) -> Json:
     if not isinstance(item, Mapping):
         return item
     changed = dict(item)
+    if isinstance(kind := changed.get("type"), str):
+        known = _OLDER_TYPES.get(kind.lower(), kind.lower())
+        # A value that a component writes is a file that holds it.
+        changed["type"] = "uri_file" if is_output and known in _PLAIN_TYPES else known
     if isinstance(mode := item.get("mode"), str):
         changed["mode"] = modes.get(mode.lower(), mode)
-    path = item.get("path")
-    if isinstance(path, str) and path.startswith("file:") and not path.startswith("file://"):
-        changed["path"] = path = path.removeprefix("file:")
+    path = _plain_path(changed.get("path"))
+    if path is not None:
+        changed["path"] = path
     if isinstance(store := changed.get("datastore"), str) and isinstance(path, str):
         del changed["datastore"]
         changed["path"] = f"azureml://datastores/{store.removeprefix('azureml:')}/paths/{path.lstrip('/')}"
     return changed
+
+
+def _older_source(item: Mapping[str, Json]) -> dict[str, Json]:
+    """The path of an input was below `data`, `dataset`, `file` or `folder`, alone or in a list of one."""
+    found = next((key for key in _OLDER_SOURCES if key in item), None)
+    if found is None or "path" in item:
+        return dict(item)
+    value: Json = item[found]
+    kind: Json = _OLDER_SOURCES[found]
+    if isinstance(value, Mapping):
+        paths = value.get("paths")
+        inner = paths[0] if isinstance(paths, list) and len(paths) == 1 else value
+        described = _older_source(inner) if isinstance(inner, Mapping) else {"path": inner}
+        value, kind = described.get("path"), kind or described.get("type")
+    if not isinstance(value, str):
+        return dict(item)
+    rest = {key: other for key, other in item.items() if key != found}
+    if kind is None and "://" in value and "." in value.rpartition("/")[2]:
+        kind = "uri_file"
+    return {**({"type": kind} if kind else {}), **rest, "path": value}
 
 
 def _service(item: Json, known: Json) -> Json:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 
 from muster.errors import JobError
 from muster.job import refusal
-from muster.job.azure import left_out_notice, settle
+from muster.job.azure import left_out_notice, older, settle
 from muster.job.batchai import is_batch_ai, translate
 from muster.job.document import MAX_BYTES, BadDocument, MappingNode, Node, ScalarNode, SequenceNode, read_document
 from muster.job.environmentfile import with_environment_file
 from muster.job.explain import make_spec
 from muster.job.refusal import show
+from muster.job.rules import is_address
 from muster.job.sections import no_job
 from muster.job.spec import JobSpec
 from muster.wire.codec import Json
@@ -48,11 +50,27 @@ class JobDocument:
         """The job of this file, or of what became of it; raises JobError with file, line and key of every problem."""
         if other := no_job(data):
             raise JobError(f"{self.source}: this is {other[0]}, not a job", other[1])
-        settled = settle(with_environment_file(data, self.base_dir))
+        settled = settle(as_found(data, self.base_dir))
         lines = {path: _line_of(self.root, path) for path in settled.left_out}
         notice = left_out_notice(settled, lines)
         spec = make_spec(settled.data, self.source, lambda path: _line_of(self.root, path))
         return LoadedJob(spec, (*self.notices, *([f"{self.source}: {notice}"] if notice else [])), self.base_dir)
+
+
+def as_found(data: Mapping[str, Json], base_dir: Path) -> Mapping[str, Json]:
+    """The same job with what lies beside it: its environment's file, and that an input without a type is a file."""
+    inputs = data.get("inputs")
+    if isinstance(inputs, Mapping):
+        data = {**data, "inputs": {name: _typed(item, base_dir) for name, item in inputs.items()}}
+    return with_environment_file(data, base_dir)
+
+
+def _typed(item: Json, base_dir: Path) -> Json:
+    path = item.get("path") if isinstance(item, Mapping) else None
+    if not isinstance(item, Mapping) or item.get("type") is not None or not isinstance(path, str) or is_address(path):
+        return item
+    plain = base_dir / Path(path.removeprefix("file:")).expanduser()
+    return {**item, "type": "uri_file"} if plain.is_file() else item
 
 
 def load_job_file(path: str | Path) -> LoadedJob:
@@ -68,7 +86,7 @@ def read_job_file(path: str | Path) -> JobDocument:
         with file.open("rb") as stream:
             raw = stream.read(MAX_BYTES + 1)
     except OSError as error:
-        raise JobError(f"{path}: cannot be read: {error.strerror}", "Give the path of a job file.") from error
+        raise JobError(f"{path}: cannot be read: {error.strerror}", _beside(file)) from error
     if len(raw) > MAX_BYTES:
         raise JobError(f"{path}: larger than 1 MiB", f"This is not a job file. {_EXAMPLE_HINT}")
     try:
@@ -77,6 +95,13 @@ def read_job_file(path: str | Path) -> JobDocument:
         line = raw.count(b"\n", 0, error.start) + 1
         raise JobError(f"{path}:{line}: not text in UTF-8", f"Is this a job file? {_EXAMPLE_HINT}") from error
     return _document(text, str(path), file.absolute().parent)
+
+
+def _beside(file: Path) -> str:
+    """What may have been meant by a path that leads to no file."""
+    names = [item.name for item in file.parent.iterdir()] if file.parent.is_dir() else []
+    close = get_close_matches(file.name, [name for name in names if name.endswith(file.suffix)], 1)
+    return f"Did you mean {file.with_name(close[0])}?" if close else "Give the path of a job file."
 
 
 def read_job_text(text: str, source: str, base_dir: Path) -> JobDocument:
@@ -94,7 +119,7 @@ def _document(text: str, source: str, base_dir: Path) -> JobDocument:
     root = _root(text, source)
     data = _mapping(root, ())
     if not is_batch_ai(data):
-        return JobDocument(data, base_dir, source, root)
+        return JobDocument(older(data), base_dir, source, root)
     try:
         # Below another key, so that no value is taken as text.
         job = translate(_mapping(root, ("",)), lambda path: (base_dir / path).is_dir())

@@ -191,9 +191,9 @@ class Input(Model):
     """What the path is. The types of plain values declare an optional value that is not given."""
     path: Text | None = None
     """A local path, relative to the job file, or an address; only an optional input may lack it."""
-    mode: Literal["ro_mount", "download", "direct"] = "ro_mount"
+    mode: Literal["ro_mount", "download", "direct", "stream"] = "ro_mount"
     """`ro_mount`: read-only, staged on the node where it is not there yet; `download`: a copy of the job's own;
-    `direct`: the path is passed on as it is."""
+    `direct`: the path is passed on as it is; `stream`: staged while the job runs, for `muster.training.data`."""
     optional: bool = False
     """May be left out; `$[[ … ]]` parts of the command that use it are then dropped."""
 
@@ -203,6 +203,11 @@ class Input(Model):
             raise refusal(
                 "has no path",
                 "Add `path`, give --input NAME=PATH, or add `optional: true` where the job can do without.",
+            )
+        if self.mode == "stream" and self.type != "uri_folder":
+            raise refusal(
+                f"has the mode stream and the type {self.type}",
+                "Only folders arrive file by file: give it the type uri_folder, or another mode.",
             )
         return self
 

@@ -41,13 +41,16 @@ KINDS_THAT_CANNOT_RUN = {
 
 FILES_THAT_ARE_NO_JOBS = {
     "schedule": ("a schedule", "Let cron start the job: `muster run JOB.yml --detach`."),
-    "environment": ("an environment", "Register it: `muster env register NAME FILE`."),
+    "environment": ("an environment", "Register it: `muster env register FILE`."),
     "compute": ("a compute target", "Make the cluster: `muster cluster create --file FILE`."),
-    "data": ("a data asset", "Make it: `muster data create NAME --path PATH`."),
-    "datastore": ("a datastore", "Make it: `muster datastore create`."),
-    "model": ("a model", "Register it with `Model.register` of the SDK."),
-    "endpoint": ("an endpoint", "Only jobs can be run."),
-    "deployment": ("a deployment", "Only jobs can be run."),
+    "data": ("a data asset", "Make it: `muster data create --file FILE`."),
+    "datastore": ("a datastore", "Make it: `muster datastore create --file FILE`."),
+    "model": ("a model", "Register it: `muster model register --file FILE`."),
+    "onlineendpoint": ("an endpoint", "Make it: `muster endpoint create --file FILE`."),
+    "onlinedeployment": ("a deployment", "Deploy it: `muster endpoint deploy --file FILE`."),
+    "batchendpoint": ("a batch endpoint", "Make it: `muster batch-endpoint create --file FILE`."),
+    "batchdeployment": ("a batch deployment", "Deploy it: `muster batch-endpoint deploy --file FILE`."),
+    "deployment": ("a deployment", "Deploy it: `muster endpoint deploy --file FILE`."),
     "workspace": ("a workspace", "Make one here: `muster init`."),
 }
 """Files of Azure ML that somebody may take for a job: what they are, and what is done with each."""
@@ -89,6 +92,7 @@ _HARMLESS: dict[Path, tuple[str, ...]] = {
 }
 """Taken in silence: they describe, or are records that Azure ML writes itself."""
 
+_ON_THE_NODE = "where the data lies on the node, which Muster decides: scripts get the path"
 _IGNORED: dict[Path, dict[str, str]] = {
     (): {"identity": "who the job is in Azure; here a job has the rights of its run"},
     ("resources",): {
@@ -97,6 +101,8 @@ _IGNORED: dict[Path, dict[str, str]] = {
         "locations": "regions of Azure",
         "max_instance_count": "a limit of nodes that Azure adds to a running job",
     },
+    ("inputs", "*"): {"path_on_compute": _ON_THE_NODE},
+    ("outputs", "*"): {"path_on_compute": _ON_THE_NODE},
     ("services", "*"): {"nodes": "more nodes than the first; services are on the node of rank 0"},
     ("environment",): {"inference_config": "for endpoints"},
 }
@@ -104,8 +110,8 @@ _IGNORED: dict[Path, dict[str, str]] = {
 
 _SWEEP = "belongs to a sweep, and sweeps cannot run yet"
 _PIPELINE = "belongs to a pipeline, and pipelines cannot run yet"
-_ON_THE_NODE = "fixes where the data lies on the node, which Muster decides"
-_READ_PATH = "Remove it, and read the path from ${{inputs.NAME}}, ${{outputs.NAME}} or MUSTER_INPUT_NAME."
+_IN_THE_COMMAND = "stands in the command, and where data lies on the node is Muster's to decide"
+_READ_PATH = "Write ${{inputs.NAME}} or ${{outputs.NAME}} in the command instead, and remove the key."
 _IN_A_PIPELINE = "concerns the next step of a pipeline"
 _REMOVE = "Remove the key."
 _REFUSED: dict[Path, dict[str, tuple[str, str]]] = {
@@ -122,9 +128,9 @@ _REFUSED: dict[Path, dict[str, tuple[str, str]]] = {
             "Run the component itself: `muster run COMPONENT.yml --input NAME=VALUE`.",
         ),
     },
-    ("inputs", "*"): {"path_on_compute": (_ON_THE_NODE, _READ_PATH)},
+    ("inputs", "*"): {"path_on_compute": (_IN_THE_COMMAND, _READ_PATH)},
     ("outputs", "*"): {
-        "path_on_compute": (_ON_THE_NODE, _READ_PATH),
+        "path_on_compute": (_IN_THE_COMMAND, _READ_PATH),
         "early_available": (_IN_A_PIPELINE, _REMOVE),
         "is_control": (_IN_A_PIPELINE, _REMOVE),
     },

@@ -11,7 +11,7 @@ from muster.client.scoring import data_input
 from muster.errors import NotFound, UserError
 from muster.ml.batch_entities import BatchDeployment, BatchEndpoint
 from muster.ml.jobs import Job
-from muster.ml.operations import Done
+from muster.ml.operations import Done, Operations
 from muster.ml.values import Input, Output
 from muster.sdk.notices import tell
 from muster.sdk.run import Run
@@ -37,7 +37,7 @@ _OVERRIDES: Mapping[str, str] = {
 """Keys of `params_override`, and what a request calls them."""
 
 
-class BatchEndpoints:
+class BatchEndpoints(Operations):
     """`ml_client.batch_endpoints`."""
 
     def __init__(self, workspace: Workspace) -> None:
@@ -116,7 +116,7 @@ class BatchEndpoints:
         return _jobs(self._workspace, f"{ENDPOINT_TAG}={endpoint_name}")
 
 
-class BatchDeployments:
+class BatchDeployments(Operations):
     """`ml_client.batch_deployments`."""
 
     def __init__(self, workspace: Workspace) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from muster.errors import JobError
@@ -53,7 +52,7 @@ class BatchEndpoint(Described):
 
     def said(self) -> BatchEndpointFile:
         """Checked, as from a file; raises JobError."""
-        return batch_endpoint_of(Path.cwd() / "BatchEndpoint", self.described())
+        return batch_endpoint_of(self._where, self.described())
 
 
 class BatchDeployment(Described):
@@ -92,7 +91,7 @@ class BatchDeployment(Described):
                 f"the code of {self.name} is on the server alone",
                 f"Give it code_configuration=CodeConfiguration(code=…, scoring_script={self._script!r}).",
             )
-        return batch_deployment_of(Path.cwd() / type(self).__name__, described)
+        return batch_deployment_of(self._where, described)
 
 
 class ModelBatchDeployment(BatchDeployment):

@@ -18,12 +18,13 @@ from muster.ml import entities
 from muster.ml.batch import BatchDeployments, BatchEndpoints
 from muster.ml.batch_entities import BatchDeployment, BatchEndpoint
 from muster.ml.command import Command
+from muster.ml.datastores import AzureBlobDatastore, Datastores
 from muster.ml.jobs import Job, Jobs
 from muster.ml.online import OnlineDeployments, OnlineEndpoints
 from muster.ml.online_entities import ManagedOnlineDeployment, ManagedOnlineEndpoint
-from muster.ml.operations import Done
+from muster.ml.operations import Done, Operations
+from muster.models.references import RunPath, is_model_input, parse
 from muster.sdk import compute, model
-from muster.sdk.data.datastore import Datastore
 from muster.sdk.notices import tell
 from muster.sdk.workspace import Workspace
 from muster.storage.addresses import DEFAULT_DATASTORE
@@ -31,6 +32,18 @@ from muster.wire.clusters import ClusterView
 from muster.wire.data.assets import AssetView, NewAsset
 from muster.wire.environments import EnvironmentView
 from muster.wire.models import MODEL_TYPES, ModelChanges
+
+_REFUSED = {
+    "schedules": "there are no schedules; let cron or a CI system start `muster run`",
+    **dict.fromkeys(
+        ("registries", "connections", "workspace_connections", "indexes", "serverless_endpoints"),
+        "it is a service of Azure's",
+    ),
+    **dict.fromkeys(
+        ("feature_sets", "feature_stores", "feature_store_entities"),
+        "there is no feature store; give the data to a job as an input",
+    ),
+}
 
 
 class MLClient:
@@ -107,6 +120,12 @@ class MLClient:
     def batch_deployments(self) -> BatchDeployments:
         return BatchDeployments(self.workspace)
 
+    def __getattr__(self, name: str) -> Any:
+        """Groups of calls that have no counterpart are refused by name."""
+        if name in _REFUSED:
+            raise JobError(f"MLClient.{name}: {_REFUSED[name]}", "docs/coming-from-azureml.md has every name.")
+        raise AttributeError(f"MLClient has no {name!r}")
+
     def begin_create_or_update(self, entity: Any, **kwargs: Any) -> Any:
         """Create an endpoint, deploy to one, or make a cluster."""
         if isinstance(entity, ManagedOnlineEndpoint):
@@ -122,7 +141,7 @@ class MLClient:
         raise JobError(f"a {type(entity).__name__} cannot be created", "Endpoints, deployments and clusters can.")
 
     def create_or_update(self, entity: Any, **kwargs: Any) -> Any:
-        """Submit a job, or keep an environment, data or a model."""
+        """Submit a job, or keep an environment, data, a model or a datastore."""
         if isinstance(entity, Command):
             return self.jobs.create_or_update(entity, **kwargs)
         if isinstance(entity, entities.Environment):
@@ -131,10 +150,13 @@ class MLClient:
             return self.data.create_or_update(entity)
         if isinstance(entity, entities.Model):
             return self.models.create_or_update(entity)
-        raise JobError(f"a {type(entity).__name__} cannot be created", "Jobs, environments, data and models can.")
+        if isinstance(entity, AzureBlobDatastore):
+            return self.datastores.create_or_update(entity)
+        hint = "Jobs, environments, data, models and datastores can; endpoints by begin_create_or_update."
+        raise JobError(f"a {type(entity).__name__} cannot be created", hint)
 
 
-class Environments:
+class Environments(Operations):
     """`ml_client.environments`."""
 
     def __init__(self, workspace: Workspace) -> None:
@@ -150,8 +172,12 @@ class Environments:
     def get(self, name: str, version: str | None = None, label: str | None = None) -> EnvironmentView:
         return self._workspace.client.environment(name, version)
 
+    def list(self, name: str | None = None, **kwargs: Any) -> Iterator[EnvironmentView]:
+        """Each environment in its newest version."""
+        return (view for view in self._workspace.client.environments() if name in (None, view.name))
 
-class DataAssets:
+
+class DataAssets(Operations):
     """`ml_client.data`."""
 
     def __init__(self, workspace: Workspace) -> None:
@@ -172,6 +198,14 @@ class DataAssets:
         """Every version, the newest first."""
         return (_data(view) for view in self._storage.assets(name))
 
+    def archive(self, name: str, version: str | None = None, label: str | None = None) -> None:
+        """Take a version, or the newest, off the lists."""
+        self._storage.archive_asset(name, version or self._storage.asset(name).version, True)
+
+    def restore(self, name: str, version: str) -> None:
+        """Put a version back on the lists."""
+        self._storage.archive_asset(name, version, False)
+
 
 def _data(view: AssetView) -> entities.Data:
     return entities.Data(
@@ -185,7 +219,7 @@ def _data(view: AssetView) -> entities.Data:
     )
 
 
-class Models:
+class Models(Operations):
     """`ml_client.models`."""
 
     def __init__(self, workspace: Workspace) -> None:
@@ -204,9 +238,8 @@ class Models:
         )
         if not is_address(wanted.path):
             view = models.upload(Path(wanted.path).expanduser(), given)
-        elif wanted.path.startswith("runs:/"):
-            run, _, path = wanted.path.removeprefix("runs:/").partition("/")
-            view = models.register(replace(given, path=path, run_id=self._workspace.client.run(run).id))
+        elif is_model_input(wanted.path, "") and isinstance(found := parse(wanted.path), RunPath):
+            view = models.register(replace(given, path=found.path, run_id=self._workspace.client.run(found.run).id))
         else:
             last = wanted.path.rstrip("/").rpartition("/")[2]
             view = models.register(replace(given, path=last, address=wanted.path))
@@ -229,7 +262,7 @@ class Models:
         self.get(name, version)._change(ModelChanges(stage="Archived"))
 
 
-class Workspaces:
+class Workspaces(Operations):
     """`ml_client.workspaces`: the one that this is."""
 
     def __init__(self, workspace: Workspace) -> None:
@@ -245,22 +278,6 @@ class Workspaces:
         yield self.get()
 
 
-class Datastores:
-    """`ml_client.datastores`."""
-
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
-
-    def get(self, name: str, **kwargs: Any) -> Datastore:
-        return Datastore(self._workspace, name)
-
-    def get_default(self, **kwargs: Any) -> Datastore:
-        return Datastore.get_default(self._workspace)
-
-    def list(self, **kwargs: Any) -> Iterator[Datastore]:
-        return iter(self._workspace.datastores.values())
-
-
 @dataclass(frozen=True)
 class WorkspaceView:
     """What v2 scripts read of a workspace."""
@@ -271,7 +288,7 @@ class WorkspaceView:
     mlflow_tracking_uri: str
 
 
-class Clusters:
+class Clusters(Operations):
     """`ml_client.compute`."""
 
     def __init__(self, workspace: Workspace) -> None:
@@ -279,6 +296,15 @@ class Clusters:
 
     def get(self, name: str) -> ClusterView:
         return self._workspace.client.cluster(name)
+
+    def list(self, **kwargs: Any) -> Iterator[ClusterView]:
+        """Every cluster."""
+        return iter(self._workspace.client.clusters())
+
+    def begin_delete(self, name: str, **kwargs: Any) -> Done:
+        """Delete a cluster once its runs have ended."""
+        self._workspace.client.delete_cluster(name, "drain")
+        return Done(None)
 
     def begin_create_or_update(self, wanted: entities.AmlCompute) -> Done:
         """Make a cluster; one that is there already is left as it is."""

@@ -10,9 +10,8 @@ from typing import Any
 
 from muster.errors import JobError
 from muster.job.azure import left_out_notice, settle
-from muster.job.environmentfile import with_environment_file
 from muster.job.explain import make_spec
-from muster.job.jobfile import LoadedJob
+from muster.job.jobfile import LoadedJob, as_found
 from muster.ml.values import Described, Input, Output, Value, plain
 from muster.wire.codec import Json
 
@@ -121,7 +120,7 @@ class Command:
     def checked(self) -> LoadedJob:
         """The job as Muster runs it; raises JobError with every problem."""
         data = {key: plain(value) for key, value in self.values.items() if value is not None}
-        settled = settle(with_environment_file(data, self.base_dir))
+        settled = settle(as_found(data, self.base_dir))
         notice = left_out_notice(settled)
         spec = make_spec(settled.data, "command()")
         return LoadedJob(spec, (notice,) if notice else (), self.base_dir)

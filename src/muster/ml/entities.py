@@ -15,15 +15,30 @@ from muster.ml.batch_entities import (
     ModelBatchDeploymentSettings,
 )
 from muster.ml.command import Command, MpiDistribution, PyTorchDistribution, TensorFlowDistribution
+from muster.ml.datastores import (
+    AccountKeyConfiguration,
+    AzureBlobDatastore,
+    AzureDataLakeGen2Datastore,
+    AzureFileDatastore,
+    NoneCredentialConfiguration,
+    SasTokenConfiguration,
+    ServicePrincipalConfiguration,
+)
 from muster.ml.online_entities import (
     CodeConfiguration,
+    DataCollector,
     DefaultScaleSettings,
+    DeploymentCollection,
+    Described,
+    EndpointAuthKeys,
+    EndpointAuthToken,
     KubernetesOnlineDeployment,
     KubernetesOnlineEndpoint,
     ManagedOnlineDeployment,
     ManagedOnlineEndpoint,
     OnlineRequestSettings,
     ProbeSettings,
+    RequestLogging,
     TargetUtilizationScaleSettings,
 )
 from muster.wire.codec import Json
@@ -194,6 +209,33 @@ class AmlCompute:
         self.tier = tier
 
 
+class ResourceRequirementsSettings(Described):
+    """What a replica asks for (`requests`), and the most that it gets (`limits`)."""
+
+
+class ResourceSettings(Described):
+    """`cpu`, `memory` and `gpu` of a replica."""
+
+    def __init__(self, *, cpu: str | None = None, memory: str | None = None, gpu: str | None = None) -> None:
+        super().__init__(cpu=cpu, memory=memory, **{"nvidia.com/gpu": gpu})
+
+
+class IdentityConfiguration(Described):
+    """Who a cluster or an endpoint is in Azure; there are no identities of Azure here."""
+
+
+class AmlComputeSshSettings(Described):
+    """How Azure lets people into its nodes; `muster shell` enters the nodes of a run."""
+
+
+class NetworkSettings(Described):
+    """A network of Azure's."""
+
+
+OnlineEndpoint = ManagedOnlineEndpoint
+OnlineDeployment = ManagedOnlineDeployment
+
+
 class JobService:
     """A port of rank 0's node that people reach through the server."""
 
@@ -234,8 +276,13 @@ class VsCodeJobService(JobService):
 
 
 __all__ = [
+    "AccountKeyConfiguration",
     "AmlCompute",
+    "AmlComputeSshSettings",
     "AmlTokenConfiguration",
+    "AzureBlobDatastore",
+    "AzureDataLakeGen2Datastore",
+    "AzureFileDatastore",
     "BatchDeployment",
     "BatchEndpoint",
     "BatchRetrySettings",
@@ -244,8 +291,13 @@ __all__ = [
     "Command",
     "CommandJobLimits",
     "Data",
+    "DataCollector",
     "DefaultScaleSettings",
+    "DeploymentCollection",
+    "EndpointAuthKeys",
+    "EndpointAuthToken",
     "Environment",
+    "IdentityConfiguration",
     "JobResourceConfiguration",
     "JobService",
     "JupyterLabJobService",
@@ -258,11 +310,20 @@ __all__ = [
     "ModelBatchDeployment",
     "ModelBatchDeploymentSettings",
     "MpiDistribution",
+    "NetworkSettings",
+    "NoneCredentialConfiguration",
+    "OnlineDeployment",
+    "OnlineEndpoint",
     "OnlineRequestSettings",
     "ProbeSettings",
     "PyTorchDistribution",
     "QueueSettings",
+    "RequestLogging",
     "ResourceConfiguration",
+    "ResourceRequirementsSettings",
+    "ResourceSettings",
+    "SasTokenConfiguration",
+    "ServicePrincipalConfiguration",
     "SshJobService",
     "TargetUtilizationScaleSettings",
     "TensorBoardJobService",

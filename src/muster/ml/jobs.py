@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,22 @@ from muster.client.submit import submit
 from muster.errors import JobError, UserError
 from muster.host.files import is_safe_path
 from muster.ml.command import Command
-from muster.ml.operations import Done
+from muster.ml.operations import Done, Operations
+from muster.ml.values import Output
 from muster.sdk.notices import tell
 from muster.sdk.run import Run
 from muster.sdk.workspace import Workspace
 from muster.storage.addresses import parse_address
 from muster.wire.codec import Json
+
+
+@dataclass(frozen=True)
+class StudioPage:
+    """Where a job is looked at."""
+
+    endpoint: str
+    status: str = "Running"
+    type: str = "Studio"
 
 
 class Job:
@@ -41,8 +52,45 @@ class Job:
         return self.run.get_portal_url()
 
     @property
-    def services(self) -> dict[str, Json]:
-        return {"Studio": {"endpoint": self.studio_url}}
+    def services(self) -> dict[str, StudioPage]:
+        return {"Studio": StudioPage(self.studio_url)}
+
+    @property
+    def id(self) -> str:
+        return self.name
+
+    @property
+    def tags(self) -> dict[str, str]:
+        return self.run.tags
+
+    @property
+    def properties(self) -> dict[str, str]:
+        return self.run.properties
+
+    @property
+    def description(self) -> str | None:
+        return self.run.description
+
+    @property
+    def compute(self) -> str | None:
+        """The cluster that its job names."""
+        return next((str(value) for value in [self._spec("compute")] if value), None)
+
+    @property
+    def inputs(self) -> Mapping[str, Json]:
+        """What its job says below `inputs`."""
+        found = self._spec("inputs")
+        return found if isinstance(found, Mapping) else {}
+
+    @property
+    def outputs(self) -> dict[str, Output]:
+        """Its outputs, each with an address that another job takes as an input."""
+        found = self._spec("outputs")
+        named = found if isinstance(found, Mapping) else {}
+        return {name: _output(item, f"azureml://jobs/{self.name}/outputs/{name}") for name, item in named.items()}
+
+    def _spec(self, key: str) -> Json:
+        return self.run.workspace.client.run(self.name).spec.get(key)
 
     def __repr__(self) -> str:
         return f"Job(name={self.name!r}, status={self.run.status!r})"
@@ -59,7 +107,7 @@ class Validation:
         return not self.error_messages
 
 
-class Jobs:
+class Jobs(Operations):
     """`ml_client.jobs`."""
 
     def __init__(self, workspace: Workspace) -> None:
@@ -83,9 +131,10 @@ class Jobs:
     def get(self, name: str) -> Job:
         return Job(Run.get(self._workspace, name))
 
-    def list(self, **kwargs: Any) -> Iterator[Job]:
-        """Every job, newest first."""
-        return (Job(Run._of(self._workspace, view)) for view in self._workspace.client.each_run())
+    def list(self, *, max_results: int | None = None, **kwargs: Any) -> Iterator[Job]:
+        """Every job, newest first; at most `max_results`."""
+        found = (Job(Run._of(self._workspace, view)) for view in self._workspace.client.each_run())
+        return islice(found, max_results)
 
     def stream(self, name: str) -> None:
         """Print what the job prints until it ends; one that failed raises RunFailed with its verdict."""
@@ -143,6 +192,13 @@ class Jobs:
         spec = self._workspace.client.run(run.id).spec
         declared = spec.get("outputs")
         return [*declared] if isinstance(declared, dict) else []
+
+
+def _output(item: Json, address: str) -> Output:
+    """With the place that it was given, otherwise where the run keeps it."""
+    said = item if isinstance(item, Mapping) else {}
+    path = said.get("path")
+    return Output(type=str(said.get("type") or "uri_folder"), path=path if isinstance(path, str) else address)
 
 
 def _is_below(file: str, output: str) -> bool:

@@ -22,7 +22,7 @@ from muster.ml.online_entities import (
     ManagedOnlineEndpoint,
     keys_of,
 )
-from muster.ml.operations import Done
+from muster.ml.operations import Done, Operations
 from muster.sdk.notices import tell
 from muster.sdk.workspace import Workspace
 from muster.wire.codec import Json
@@ -35,7 +35,7 @@ from muster.wire.serving.endpoints import (
 _LOOK_S = 0.2
 
 
-class OnlineEndpoints:
+class OnlineEndpoints(Operations):
     """`ml_client.online_endpoints`."""
 
     def __init__(self, workspace: Workspace) -> None:
@@ -112,7 +112,7 @@ class OnlineEndpoints:
         return answer.text
 
 
-class OnlineDeployments:
+class OnlineDeployments(Operations):
     """`ml_client.online_deployments`."""
 
     def __init__(self, workspace: Workspace) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from muster.job.endpoints.deployment import DeploymentFile, deployment_of
 from muster.job.endpoints.endpoint import EndpointFile, endpoint_of
+from muster.ml.values import Value
 from muster.sdk.model import Model
 from muster.wire.codec import Json
 from muster.wire.serving.endpoints import DeploymentView, EndpointKeys, EndpointView
@@ -17,8 +18,22 @@ from muster.wire.serving.endpoints import DeploymentView, EndpointKeys, Endpoint
 class Described:
     """Something that a file could say too: its keyword arguments are the file's keys."""
 
+    _file: Path | None = None
+
     def __init__(self, **values: Any) -> None:
         vars(self).update(values)
+
+    @classmethod
+    def read(cls, file: Path, values: Mapping[str, Value]) -> Self:
+        """From a file's values, by its keys; paths stay relative to the file."""
+        made = cls(**{key: value for key, value in values.items() if not key.startswith("$")})
+        made._file = file.absolute()
+        return made
+
+    @property
+    def _where(self) -> Path:
+        """What paths are relative to the folder of, and what errors name."""
+        return self._file or Path.cwd() / type(self).__name__
 
     def described(self) -> dict[str, Json]:
         """The values as a file has them."""
@@ -54,6 +69,21 @@ class TargetUtilizationScaleSettings(Described):
         super().__init__(type="target_utilization", **values)
 
 
+class RequestLogging(Described):
+    """Headers that are kept with requests."""
+
+
+class DeploymentCollection(Described):
+    """One of the things that are kept of requests."""
+
+
+class DataCollector(Described):
+    """What is kept of requests: collections by their names, a share of the requests, folders by date."""
+
+    def __init__(self, collections: Mapping[str, Any], **values: Any) -> None:
+        super().__init__(collections=collections, **values)
+
+
 class ManagedOnlineEndpoint(Described):
     """An address that stays, with keys."""
 
@@ -83,7 +113,7 @@ class ManagedOnlineEndpoint(Described):
 
     def said(self) -> EndpointFile:
         """Checked, as from a file; raises JobError."""
-        return endpoint_of(Path.cwd() / "ManagedOnlineEndpoint", self.described())
+        return endpoint_of(self._where, self.described())
 
 
 class KubernetesOnlineEndpoint(ManagedOnlineEndpoint):
@@ -108,7 +138,7 @@ class ManagedOnlineDeployment(Described):
         settings, limits = _settings(spec), view.limits
         made = cls(
             name=view.name, endpoint_name=view.endpoint, description=view.description, tags=dict(view.tags),
-            instance_count=view.instances, model=_model(view, spec), compute=spec.get("compute"),
+            instance_count=max(1, view.instances), model=_model(view, spec), compute=spec.get("compute"),
             environment_variables=spec.get("environment_variables"), idempotent=limits.idempotent,
             code_configuration=_code(spec, settings), provisioning_state=_PROVISIONING[view.state],
             request_settings=OnlineRequestSettings(
@@ -117,6 +147,7 @@ class ManagedOnlineDeployment(Described):
                 max_queue_wait_ms=limits.queue_wait_ms,
             ),
             scale_settings=_scale(view, settings),
+            data_collector=_collector(settings),
         )  # fmt: skip
         if view.state == "serving" and not view.has_come_up:
             made.provisioning_state = "Failed"
@@ -128,8 +159,8 @@ class ManagedOnlineDeployment(Described):
         return _of_view(self, name)
 
     def said(self) -> DeploymentFile:
-        """Checked, as from a file; raises JobError. Paths are relative to the current folder."""
-        return deployment_of(Path.cwd() / "ManagedOnlineDeployment", self.described())
+        """Checked, as from a file; raises JobError. Paths are relative to the current folder, or to its file's."""
+        return deployment_of(self._where, self.described())
 
 
 class KubernetesOnlineDeployment(ManagedOnlineDeployment):
@@ -199,11 +230,24 @@ def _code(spec: Mapping[str, Json], settings: Mapping[str, Json]) -> CodeConfigu
 def _scale(view: DeploymentView, settings: Mapping[str, Json]) -> Described:
     if view.max_instances == view.instances:
         return DefaultScaleSettings()
-    target = settings.get("target_percent")
+    target, idle_s = settings.get("target_percent"), settings.get("idle_s")
     return TargetUtilizationScaleSettings(
         min_instances=view.instances,
         max_instances=view.max_instances,
         target_utilization_percentage=round(target) if isinstance(target, int | float) else 70,
+        idle_s=idle_s,
+    )
+
+
+def _collector(settings: Mapping[str, Json]) -> DataCollector | None:
+    names = settings.get("collections")
+    if not isinstance(names, list) or not names:
+        return None
+    return DataCollector(
+        {str(name): DeploymentCollection(enabled=True) for name in names},
+        sampling_rate=settings.get("sampling_rate"),
+        rolling_rate=settings.get("rolling_rate"),
+        request_logging=RequestLogging(capture_headers=settings.get("captured_headers")),
     )
 
 
@@ -211,5 +255,7 @@ def _plain(value: Any) -> Json:
     """A value of a script as a file has it."""
     if isinstance(value, Model):
         return f"azureml:{value.name}:{value.version}"
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
     plain: Json = value.described() if hasattr(value, "described") else value
     return plain

@@ -19,6 +19,11 @@ _MLFLOW = re.compile(rf"models:/{_NAME}(?:/(?P<version>[A-Za-z0-9]+)|@(?P<alias>
 _LONG = re.compile(
     rf"azureml://(?:.+?/)?models/{_NAME}/(?:versions/(?P<version>[0-9]{{1,9}})|labels/(?P<alias>[A-Za-z0-9_.-]+))"
 )
+_OF_A_JOB = re.compile(
+    r"azureml://(?:.+?/)?jobs/(?P<run>[A-Za-z0-9][A-Za-z0-9_.-]*)/outputs/(?P<output>[^/]+)(?:/paths(?P<path>/.*)?)?/?"
+)
+_ALL_FILES = ("artifacts", "default")
+"""What Azure ML calls the output that a job has undeclared: all its files."""
 LATEST = "latest"
 
 
@@ -54,6 +59,9 @@ def parse(text: str) -> ModelReference | RunPath:
     """What a reference means; raises JobError where it is none."""
     if text.startswith("runs:/"):
         return _run_path(text)
+    if (of_job := _OF_A_JOB.fullmatch(text)) is not None:
+        below = "" if of_job["output"] in _ALL_FILES else f"outputs/{of_job['output']}"
+        return _run_path(f"runs:/{of_job['run']}/{below}{of_job['path'] or ''}")
     match = _MLFLOW.fullmatch(text) or _LONG.fullmatch(text) or _PLAIN.fullmatch(text)
     if match is None:
         raise JobError(f"{text!r} names no model", SPELLINGS)
@@ -70,14 +78,14 @@ def parse(text: str) -> ModelReference | RunPath:
 
 def is_model_input(path: str, kind: str) -> bool:
     """Whether an input of a job means a registered model or files of a run, rather than data."""
-    if path.startswith(("models:/", "runs:/")) or _LONG.fullmatch(path):
+    if path.startswith(("models:/", "runs:/")) or _LONG.fullmatch(path) or _OF_A_JOB.fullmatch(path):
         return True
     return kind in MODEL_TYPES and path.startswith("azureml:") and not path.startswith("azureml://")
 
 
 def _run_path(text: str) -> RunPath:
     run, _, path = text.removeprefix("runs:/").partition("/")
-    path = path.strip("/")
+    path = re.sub("/+", "/", path).strip("/")
     if not run or (path and not is_safe_path(path)):
         raise JobError(f"{text!r} names no file of a run", "Write runs:/RUN/PATH, such as runs:/4f2c/outputs/model.")
     return RunPath(run, path)

@@ -69,6 +69,10 @@ class ClusterStatus(dict[str, Json]):
 class ComputeTarget:
     """A cluster of the workspace, by name."""
 
+    def __new__(cls, workspace: Connected, name: str) -> ComputeTarget:
+        # v1 scripts ask whether a target `is` an AmlCompute.
+        return object.__new__(AmlCompute if cls is ComputeTarget else cls)
+
     def __init__(self, workspace: Connected, name: str) -> None:
         self.workspace = workspace
         self.name = name
@@ -137,6 +141,11 @@ class ComputeTarget:
 
     @property
     def type(self) -> str:
+        """What v1 calls a cluster; `engine` says what is behind it."""
+        return "AmlCompute"
+
+    @property
+    def engine(self) -> str:
         """The engine behind it, such as `local`, `slurm` or `ray`."""
         return self._view.engine
 
@@ -208,7 +217,7 @@ class ComputeTarget:
         return False
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(name={self.name!r}, engine={self.type!r})"
+        return f"{type(self).__name__}(name={self.name!r}, engine={self.engine!r})"
 
 
 class AmlCompute(ComputeTarget):

@@ -105,9 +105,10 @@ class Run(RunLog):
 
     @property
     def properties(self) -> dict[str, str]:
-        """What its job says below `properties`; `add_properties` sets tags."""
+        """What its job says below `properties`, and its tags, among which `add_properties` keeps what it is given."""
         found = self._view.spec.get("properties")
-        return {str(key): str(value) for key, value in found.items()} if isinstance(found, Mapping) else {}
+        said = {str(key): str(value) for key, value in found.items()} if isinstance(found, Mapping) else {}
+        return {**self.tags, **said}
 
     @property
     def type(self) -> str:

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any, Protocol
 
 from muster.defaults import MAX_RUN_S
+from muster.sdk import runconfig_file
 from muster.sdk.conda import CondaDependencies
 from muster.sdk.environment import Environment
 
@@ -110,6 +111,19 @@ class RunConfiguration:
         self.spark = SimpleNamespace()
         self.services: Any = {}
         self.max_run_duration_seconds: int | None = MAX_RUN_S
+
+    def save(
+        self, path: str | Path | None = None, name: str | None = None, separate_environment_yaml: bool = False
+    ) -> str:
+        """Write it to `.azureml/NAME.runconfig` below a folder, or to the file `path`; returns where it is."""
+        return str(runconfig_file.save(self, path, name))
+
+    @staticmethod
+    def load(path: str | Path, name: str | None = None) -> RunConfiguration:
+        """Read one that was saved, here or by Azure ML: a file, or the NAME of one below a folder."""
+        made = RunConfiguration()
+        runconfig_file.load(made, path, name)
+        return made
 
     @property
     def distributed_job_config(self) -> DistributedConfiguration | None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from muster.client.api import Client
 from muster.client.connect import connect
+from muster.client.door import Door
 from muster.client.storage import Storage
 from muster.client.workspace import FOLDER, WorkspaceRef, create_workspace, find_folder, find_workspace
 from muster.errors import NotFound, UserError
@@ -62,10 +63,18 @@ class Workspace:
         return Workspace(ref=find_workspace(start))
 
     @staticmethod
-    def get(name: str, **kwargs: Any) -> Workspace:
-        """The workspace of this folder, if that is its name."""
+    def get(
+        name: str,
+        auth: Any = None,
+        subscription_id: str | None = None,
+        resource_group: str | None = None,
+        **kwargs: Any,
+    ) -> Workspace:
+        """The workspace of this folder, if that is its name; of one in Azure only the name is looked at, and told."""
         found = find_workspace()
-        if found.name != name:
+        if found.name != name and subscription_id:
+            tell(f"the workspace {name!r} of Azure is not asked for: the one here is {found.name!r}, and is used")
+        elif found.name != name:
             raise NotFound(
                 f"the workspace here is {found.name!r} ({found.root}), not {name!r}",
                 "Change to its folder, or make one with Workspace.create(name).",
@@ -150,8 +159,19 @@ class Workspace:
         tell(f"the default datastore stays the workspace's own; name {name!r} where you want it")
 
     def get_mlflow_tracking_uri(self) -> str:
-        """Where MLflow's clients log: in a run its own address, elsewhere that of `muster mlflow`."""
-        return os.environ.get("MLFLOW_TRACKING_URI", "")
+        """Where MLflow's clients log: in a run its own address, elsewhere one that is open while this process lives.
+
+        With it goes `MLFLOW_TRACKING_TOKEN`, which is set in this process.
+        """
+        if known := os.environ.get("MLFLOW_TRACKING_URI"):
+            return known
+        address = self._door.url
+        os.environ["MLFLOW_TRACKING_TOKEN"] = self.client.calls.address.token
+        return address
+
+    @cached_property
+    def _door(self) -> Door:
+        return Door(self.client.calls).__enter__()
 
     def experiment(self, name: str) -> Experiment:
         """An experiment by name, whether it has runs yet or not."""

@@ -1,5 +1,6 @@
 from azureml.core import ComputeTarget, Dataset, Datastore, Environment, Experiment, Model, Run, Workspace
 from azureml.core.authentication import InteractiveLoginAuthentication
+from azureml.core.compute import AmlCompute
 
 ws = Workspace.from_config(auth=InteractiveLoginAuthentication(tenant_id="x"))
 ws.write_config()
@@ -14,3 +15,9 @@ env = Environment.get(workspace=ws, name="AzureML-Minimal")
 print(env.name)
 print(ws.get_mlflow_tracking_uri())
 print(ws.get_details()["name"])
+store = ws.get_default_datastore()
+print(store.name, store.datastore_type, store.account_name, store.container_name)
+for name, target in ws.compute_targets.items():
+    print(name, target.type, type(target) is AmlCompute, target.provisioning_state)
+same = Workspace.get(name="somewhere", subscription_id="<SUBSCRIPTION_ID>", resource_group="<RESOURCE_GROUP>")
+print("the same:", same.name == ws.name)

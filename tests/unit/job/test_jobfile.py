@@ -109,7 +109,10 @@ def test_what_is_not_a_job_file_is_refused_with_its_line(text: str, expected: st
         ("command: x\ninputs: {a-b: 1}\n", "job.yml:2: inputs.a-b: 'a-b' is not a name"),
         ("command: x\ninputs: {a: {type: uri_file}}\n", "job.yml:2: inputs.a: has no path"),
         ("command: x\ninputs: {a: {path: x, mode: ro_mout}}\n", "did you mean 'ro_mount'?"),
-        ("command: x\ninputs: {a: {path: x, path_on_compute: /x}}\n", "inputs.a.path_on_compute: fixes where the data"),
+        (
+            "command: cat /x/y\ninputs: {a: {path: x, path_on_compute: /x}}\n",
+            "inputs.a.path_on_compute: stands in the command",
+        ),
         ("command: x\ndistribution: {type: ray}\n", "job.yml:2: distribution.type: 'ray' is not there in Muster"),
         ("$schema: https://x/latest/schedule.schema.json\ntrigger: {}\n", "job.yml: this is a schedule, not a job"),
         ("$schema: https://x/managedOnlineEndpoint.schema.json\nname: x\n", "job.yml: this is an endpoint, not a job"),
@@ -269,6 +272,10 @@ def test_a_file_that_is_no_text_or_too_large_is_refused(tmp_path: Path, content:
 def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
     with pytest.raises(JobError, match=r"absent\.yml: cannot be read: No such file"):
         load_job_file(tmp_path / "absent.yml")
+    (tmp_path / "job.yml").touch()
+    with pytest.raises(JobError) as caught:
+        load_job_file(tmp_path / "jobb.yml")
+    assert caught.value.hint == f"Did you mean {tmp_path / 'job.yml'}?"
     with pytest.raises(JobError, match="cannot be read: Is a directory"):
         load_job_file(tmp_path)
 

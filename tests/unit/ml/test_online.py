@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,27 @@ def test_a_deployment_that_was_fetched_can_be_deployed_again(tmp_path: Path) -> 
     found.instance_count = 4
     said = found.said()
     assert said.scaling.least == 4 and said.limits.concurrency == 4 and said.script == Path("score.py")
+
+
+def test_what_is_collected_stays_when_a_fetched_deployment_is_deployed_again(tmp_path: Path) -> None:
+    (tmp_path / "score.py").write_text("def run(data): return data\n")
+    settings = (
+        '{"script": "score.py", "collections": ["request"], "sampling_rate": 0.5, "rolling_rate": "day", '
+        '"captured_headers": ["x-a"], "idle_s": 60.0}'
+    )
+    spec = {"command": ["python", "-m", "muster.scoring.serve", settings], "code": str(tmp_path)}
+    asleep = replace(BLUE, instances=0, max_instances=1)
+    said = entities.ManagedOnlineDeployment.of(asleep, spec).said()
+    found = said.collecting
+    assert (found.collections, found.sampling_rate, found.rolling_rate) == (("request",), 0.5, "day")
+    assert found.headers == ("x-a",) and (said.scaling.least, said.scaling.most, said.scaling.idle_s) == (0, 1, 60.0)
+    wanted = entities.DataCollector(
+        {"model_inputs": entities.DeploymentCollection(enabled="true")},
+        request_logging=entities.RequestLogging(capture_headers=["x-b"]),
+    )
+    again = entities.ManagedOnlineDeployment.of(asleep, spec)
+    again.data_collector = wanted
+    assert again.said().collecting.collections == ("model_inputs",) and again.said().collecting.headers == ("x-b",)
 
 
 def test_what_opens_an_endpoint_has_azure_mls_names() -> None:

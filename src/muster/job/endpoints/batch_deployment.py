@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,12 +13,23 @@ from muster.wire.codec import Json
 from muster.wire.serving.batch import BatchSettings, OutputAction
 from muster.wire.serving.endpoints import check_endpoint_name
 
+_SILENT = ("$schema", "description", "tags", "properties", "logging_level", "id", "provisioning_state", "location")
+_TUNING = (
+    "mini_batch_size", "max_concurrency_per_instance", "output_action", "output_file_name", "retry_settings",
+    "error_threshold", "environment_variables", "instance_count", "logging_level",
+)  # fmt: skip
 _KEYS = (
     "name", "endpoint_name", "model", "code_configuration", "environment", "compute", "resources", "settings", "type",
-    "mini_batch_size", "max_concurrency_per_instance", "output_action", "output_file_name", "retry_settings",
-    "error_threshold", "environment_variables", "instance_count",
+    *_TUNING,
 )  # fmt: skip
-_SILENT = ("$schema", "description", "tags", "properties", "logging_level", "id", "provisioning_state", "location")
+_RETRY = ("max_retries", "timeout")
+_SECTIONS: Mapping[str, Sequence[str]] = {
+    "settings": _TUNING,
+    "settings.retry_settings": _RETRY,
+    "retry_settings": _RETRY,
+    "code_configuration": ("code", "scoring_script"),
+    "resources": ("instance_count", "instance_type", "properties"),
+}
 _ACTIONS: Mapping[str, OutputAction] = {
     "append_row": "append_row", "summary_only": "summary_only", "per_file": "per_file",
 }  # fmt: skip
@@ -49,7 +60,7 @@ class BatchDeployment:
 
 def read_batch_deployment(file: Path) -> BatchDeployment:
     """Read a batch deployment; raises JobError that names the file and the key."""
-    return batch_deployment_of(file, read_asset_file(file, "batch deployment", _KEYS, _SILENT))
+    return batch_deployment_of(file, read_asset_file(file, "batch deployment", _KEYS, _SILENT, _SECTIONS))
 
 
 def batch_deployment_of(file: Path, values: Mapping[str, Json]) -> BatchDeployment:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from muster.errors import JobError
 from muster.job.assetfile import located, read_asset_file
-from muster.job.endpoints.values import flag, refuse, seconds, section, texts, whole
+from muster.job.endpoints.values import flag, mappings, refuse, seconds, section, texts, whole
 from muster.wire.codec import Json
+from muster.wire.serving.collected import COLLECTION, ROLLING_RATES
 from muster.wire.serving.endpoints import RequestLimits, check_endpoint_name
 
 _KEYS = (
@@ -20,7 +21,7 @@ _KEYS = (
 )  # fmt: skip
 _SILENT = ("$schema", "id", "properties", "provisioning_state", "location", "kind")
 _PROBE = ("period", "initial_delay", "timeout", "success_threshold", "failure_threshold")
-_SCALE = ("type", "min_instances", "max_instances", "target_utilization_percentage", "polling_interval")
+_SCALE = ("type", "min_instances", "max_instances", "target_utilization_percentage", "polling_interval", "idle_s")
 _LIMITS = ("request_timeout_ms", "max_concurrent_requests_per_instance", "max_queue_wait_ms")
 _AMOUNTS = ("cpu", "memory", "nvidia.com/gpu")
 _SECTIONS: Mapping[str, Sequence[str]] = {
@@ -32,11 +33,12 @@ _SECTIONS: Mapping[str, Sequence[str]] = {
     "resources": ("requests", "limits"),
     "resources.requests": _AMOUNTS,
     "resources.limits": _AMOUNTS,
+    "data_collector": ("collections", "rolling_rate", "sampling_rate", "request_logging"),
+    "data_collector.request_logging": ("capture_headers",),
 }
 _OURS = ("MLFLOW_TRACKING_URI", "MLFLOW_TRACKING_TOKEN", "SERVE_KEY")
 _REFUSED: Mapping[str, tuple[str, str]] = {
     "model_mount_path": ("models lie where AZUREML_MODEL_DIR says", "Leave it out, and read that variable in init()."),
-    "data_collector": ("requests are not collected", "Leave it out, and have run() write what is to be kept."),
 }
 
 
@@ -48,6 +50,8 @@ class Scaling:
     most: int = 1
     target_percent: int = 70
     polling_s: float = 1.0
+    idle_s: float = 30.0
+    """How long fewer must be enough before one is ended."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,16 @@ class Probe:
     delay_s: float = 10.0
     timeout_s: float = 2.0
     failures: int = 30
+
+
+@dataclass(frozen=True)
+class Collecting:
+    """What is kept of requests."""
+
+    collections: tuple[str, ...] = ()
+    sampling_rate: float = 1.0
+    rolling_rate: str = "hour"
+    headers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -86,6 +100,7 @@ class DeploymentFile:
     description: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
+    collecting: Collecting = field(default_factory=Collecting)
 
 
 def read_deployment_file(file: Path, endpoint: str | None = None, name: str | None = None) -> DeploymentFile:
@@ -126,6 +141,7 @@ def deployment_of(
         None if values.get("description") is None else str(values["description"]),
         texts(file, "tags", values),
         tuple(_notices(values)),
+        _collecting(file, values),
     )
 
 
@@ -186,14 +202,15 @@ def _scaling(file: Path, values: Mapping[str, Json]) -> Scaling:
         return Scaling(count, count)
     if kind != "target_utilization":
         raise refuse(file, "scale_settings.type", f"{kind!r} is not allowed", "Allowed: default, target_utilization.")
-    least = whole(file, "scale_settings.min_instances", given.get("min_instances"), 1, 1, 1024)
-    most = whole(file, "scale_settings.max_instances", given.get("max_instances"), max(1, least), least, 1024)
+    least = whole(file, "scale_settings.min_instances", given.get("min_instances"), 1, 0, 1024)
+    most = whole(file, "scale_settings.max_instances", given.get("max_instances"), max(1, least), max(1, least), 1024)
     share = given.get("target_utilization_percentage")
     return Scaling(
         least,
         most,
         whole(file, "scale_settings.target_utilization_percentage", share, 70, 1, 100),
         max(0.1, seconds(file, "scale_settings.polling_interval", given.get("polling_interval"), 1.0)),
+        max(1.0, seconds(file, "scale_settings.idle_s", given.get("idle_s"), 30.0)),
     )
 
 
@@ -206,6 +223,32 @@ def _probe(file: Path, values: Mapping[str, Json]) -> Probe:
         max(0.1, seconds(file, "liveness_probe.timeout", given.get("timeout"), 2.0)),
         whole(file, "liveness_probe.failure_threshold", given.get("failure_threshold"), 30, 1),
     )
+
+
+def _collecting(file: Path, values: Mapping[str, Json]) -> Collecting:
+    given = section(file, values, "data_collector", _SECTIONS["data_collector"])
+    wanted = []
+    for name, item in mappings(file, "data_collector.collections", given.get("collections")).items():
+        key = f"data_collector.collections.{name}"
+        if not COLLECTION.fullmatch(name):
+            raise refuse(file, key, "that is no name of a collection", "Use letters, digits, - and _.")
+        if item.get("data") is not None or item.get("client_id") is not None:
+            where = "azureml://datastores/workspaceblobstore/paths/modelDataCollector"
+            raise refuse(file, key, "`data` and `client_id` are not used", f"Leave them out: it goes to {where}.")
+        if str(item.get("enabled", "false")).lower() == "true":
+            wanted.append(name)
+    rolling = str(given.get("rolling_rate") or "hour").lower()
+    if rolling not in ROLLING_RATES:
+        hint = f"Allowed: {', '.join(ROLLING_RATES)}."
+        raise refuse(file, "data_collector.rolling_rate", f"{rolling!r} is not allowed", hint)
+    logging = section(file, given, "data_collector.request_logging", _SECTIONS["data_collector.request_logging"])
+    headers = logging.get("capture_headers") or []
+    if not isinstance(headers, Sequence) or isinstance(headers, str):
+        raise refuse(file, "data_collector.request_logging.capture_headers", "it is no list", "Write a list of names.")
+    rate = given.get("sampling_rate", 1.0)
+    if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate <= 1:
+        raise refuse(file, "data_collector.sampling_rate", f"{rate!r} is not from 0 to 1", "Write 0.1 for a tenth.")
+    return Collecting(tuple(wanted), float(rate), rolling, tuple(map(str, headers)))
 
 
 def _gpus(file: Path, values: Mapping[str, Json]) -> float | None:

@@ -77,6 +77,18 @@ def texts(file: Path, key: str, values: Mapping[str, Json]) -> dict[str, str]:
     return {name: str(value) for name, value in found.items()}
 
 
+def mappings(file: Path, key: str, given: Json) -> dict[str, Mapping[str, Json]]:
+    """A mapping of mappings; empty where there is none."""
+    if given is not None and not isinstance(given, Mapping):
+        raise refuse(file, key, f"{given!r} is no mapping", "Write its names below it.")
+    found = {}
+    for name, value in (given or {}).items():
+        if not isinstance(value, Mapping):
+            raise refuse(file, f"{key}.{name}", f"{value!r} is no mapping", "Write its keys below it.")
+        found[name] = value
+    return found
+
+
 def shares(file: Path, key: str, values: Mapping[str, Json]) -> dict[str, int]:
     """Shares in percent, by deployment."""
     found = values.get(key)

@@ -19,6 +19,7 @@ from muster.errors import JobError
 from muster.sdk.connected import Connected
 from muster.sdk.data.datastore import DataPath, Datastore
 from muster.sdk.data.gathering import gather, is_several
+from muster.sdk.notices import tell
 from muster.storage.addresses import DEFAULT_DATASTORE, Location, datastore_address, parse_address
 from muster.wire.data.access import FileEntry
 from muster.wire.data.assets import AssetView, NewAsset
@@ -242,11 +243,11 @@ class DatasetConsumptionConfig:
     mode: str = "ro_mount"
 
     def as_mount(self, path_on_compute: str | None = None) -> DatasetConsumptionConfig:
-        _refuse_path(path_on_compute)
+        _ignore_path(path_on_compute)
         return replace(self, mode="ro_mount")
 
     def as_download(self, path_on_compute: str | None = None) -> DatasetConsumptionConfig:
-        _refuse_path(path_on_compute)
+        _ignore_path(path_on_compute)
         return replace(self, mode="download")
 
     def as_named_input(self, name: str) -> DatasetConsumptionConfig:
@@ -436,8 +437,6 @@ def in_datastore(path: DataPath, is_file: bool | None) -> FileDataset:
     return FileDataset(address, path.datastore.workspace, is_file=False if inner != path.path_on_datastore else is_file)
 
 
-def _refuse_path(path_on_compute: str | None) -> None:
+def _ignore_path(path_on_compute: str | None) -> None:
     if path_on_compute is not None:
-        raise JobError(
-            f"path_on_compute={path_on_compute!r} cannot be chosen", "The script gets the path as its argument."
-        )
+        tell(f"path_on_compute={path_on_compute!r} is not followed: the script gets the path as its argument")

@@ -27,6 +27,26 @@ class Datastore:
         self.workspace = workspace
         self.name = found.name
         self.datastore_type = found.kind
+        self._options = found.options
+
+    @property
+    def account_name(self) -> str | None:
+        """Its storage account, where it is one of Azure's."""
+        return self._option("account")
+
+    @property
+    def container_name(self) -> str | None:
+        """Its container, or share, where it is one of Azure's."""
+        return self._option("container") or self._option("share")
+
+    @property
+    def endpoint(self) -> str | None:
+        """The service's address, where that is not Azure's own."""
+        return self._option("endpoint")
+
+    def _option(self, key: str) -> str | None:
+        value = self._options.get(key)
+        return value if isinstance(value, str) else None
 
     @staticmethod
     def get(workspace: Connected, datastore_name: str) -> Datastore:

@@ -60,10 +60,31 @@ def test_a_number_of_replicas_that_follows_the_load(folder: Path) -> None:
     assert (read_deployment_file(written(folder, text)).scaling.most) == 5
 
 
+def test_it_may_go_down_to_none(folder: Path) -> None:
+    text = DEPLOYMENT + "scale_settings: {type: target_utilization, min_instances: 0, idle_s: 60}\n"
+    scaling = read_deployment_file(written(folder, text)).scaling
+    assert (scaling.least, scaling.most, scaling.idle_s) == (0, 1, 60.0)
+
+
+def test_what_is_collected(folder: Path) -> None:
+    text = DEPLOYMENT + (
+        "data_collector: {rolling_rate: Day, sampling_rate: 0.1, request_logging: {capture_headers: [x-a]}, "
+        "collections: {request: {enabled: 'True'}, response: {enabled: 'False'}, model_inputs: {enabled: true}}}\n"
+    )
+    found = read_deployment_file(written(folder, text)).collecting
+    assert (found.collections, found.sampling_rate, found.rolling_rate) == (("request", "model_inputs"), 0.1, "day")
+    assert found.headers == ("x-a",)
+
+
 @pytest.mark.parametrize(
     ("line", "named"),
     [
-        ("data_collector: {collections: {}}", "data_collector"),
+        ("data_collector: {collections: {request: {enabled: true, data: {name: mine}}}}", "collections.request"),
+        ("data_collector: {collections: {../up: {enabled: true}}}", "data_collector.collections"),
+        ("data_collector: {collections: 3}", "data_collector.collections"),
+        ("data_collector: {sampling_rate: 2}", "data_collector.sampling_rate"),
+        ("data_collector: {rolling_rate: week}", "data_collector.rolling_rate"),
+        ("data_collector: {request_logging: {capture_headers: x}}", "capture_headers"),
         ("model_mount_path: /var/model", "model_mount_path"),
         ("environment_variables: {MLFLOW_TRACKING_URI: http://other}", "MLFLOW_TRACKING_URI"),
         ("environment_variables: 3", "environment_variables"),

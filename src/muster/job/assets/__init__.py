@@ -1,0 +1,1 @@
+"""Files that describe data and where it lies."""
