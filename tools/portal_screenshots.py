@@ -31,6 +31,14 @@ for step in range(steps):
     run.progress(step + 1, steps, "steps")
     print(f"\\033[36mstep {step:>4}\\033[0m loss {2.3 * math.exp(-step * rate) + 0.12:.4f}", flush=True)
     time.sleep(pause_s)
+if rank == 0:
+    os.makedirs("outputs", exist_ok=True)
+    with open("outputs/model.pt", "wb") as file:
+        file.write(bytes(4096))
+    with open("outputs/scores.csv", "w") as file:
+        file.write("class,correct,of\\ncats,41,50\\ndogs,46,50\\n")
+    with open("outputs/notes.md", "w") as file:
+        file.write(f"# Digits\\n\\nLearning rate {rate}, {steps} steps.\\n")
 if rate > 0.5:
     raise ValueError(f"loss is NaN at step {steps}: the learning rate {rate} is too high")
 """
@@ -49,6 +57,7 @@ def main() -> None:
     with _workspace() as (folder, environment):
         _endpoint(folder, environment)
         ids = _runs(folder, environment)
+        _assets(folder, environment, ids["rate-0.1"])
         link = _muster(folder, environment, "portal", "--json")
         base = json.loads(link)["sign_in_url"]
         with sync_playwright() as playwright:
@@ -72,12 +81,22 @@ def _take_all(page: Page, url: str, ids: Mapping[str, str]) -> None:
         "metrics": (f"/runs/{ids['rate-0.05']}?tab=metrics&smooth=0.6", "canvas"),
         "compare": (f"/compare?{compared}", "canvas"),
         "clusters": ("/clusters", ".node"),
+        "system": (f"/runs/{ids['live']}?tab=system", "canvas"),
+        "code": (f"/runs/{ids['rate-0.1']}?tab=code", ".list button"),
+        "job": (f"/runs/{ids['rate-0.1']}?tab=job", "td, dd, pre"),
+        "data": ("/data", "td"),
+        "data-folder": ("/data/nas/cats", ".list button"),
+        "models": ("/models/digits", "td"),
+        "environments": ("/environments", ".card pre"),
         "people": ("/people?tab=tokens", "td"),
         "receivers": ("/people?tab=receivers", "td"),
     }
     for name, (path, shown) in pages.items():
         page.goto(f"{url}/portal{path}")
         _take(page, name, shown)
+    page.goto(f"{url}/portal/runs/{ids['rate-0.1']}?tab=files")
+    page.get_by_role("button", name="scores.csv").click()
+    _take(page, "files", ".preview td")
     page.goto(f"{url}/portal/submit")
     page.get_by_role("button", name="See the plan").click()
     _take(page, "submit", "[aria-label=Plan] summary")
@@ -118,6 +137,21 @@ def _runs(folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
     ids["live"] = _run(folder, environment, "live", 0.01, 3000, 0.05)
     time.sleep(3.0)
     return ids
+
+
+def _assets(folder: Path, environment: Mapping[str, str], run: str) -> None:
+    """A datastore, a data asset, an environment, and a model that a run made."""
+    pictures = folder / "pictures"
+    for label in ("cats", "dogs"):
+        (pictures / label).mkdir(parents=True)
+        for number in range(3):
+            (pictures / label / f"{number}.txt").write_text(f"{label} {number}\n")
+    _muster(folder, environment, "datastore", "create", "nas", "--path", str(pictures))
+    _muster(folder, environment, "data", "create", "pets", "--path", str(pictures))
+    (folder / "vision.yml").write_text("python: '3.11'\npip: [numpy==2.3.4, pillow]\n")
+    _muster(folder, environment, "env", "register", "vision", "vision.yml")
+    place = f"runs:/{run}/outputs/model.pt"
+    _muster(folder, environment, "model", "register", "digits", "--path", place, "--alias", "champion")
 
 
 def _endpoint(folder: Path, environment: Mapping[str, str]) -> None:

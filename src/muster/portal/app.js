@@ -10,6 +10,7 @@ import { ComparePage } from "./pages/compare.js";
 import { ClustersPage } from "./pages/clusters.js";
 import { DataPage } from "./pages/data.js";
 import { ModelsPage } from "./pages/models.js";
+import { BatchEndpointPage } from "./pages/batch_endpoints.js";
 import { EndpointsPage } from "./pages/endpoints.js";
 import { FileServersPage } from "./pages/fileservers.js";
 import { EnvironmentsPage } from "./pages/environments.js";
@@ -23,8 +24,9 @@ const PAGES = [
   [/^\/compare$/, ComparePage],
   [/^\/clusters$/, ClustersPage],
   [/^\/data(?:\/([^/]+))?(?:\/(.*))?$/, DataPage],
-  [/^\/models$/, ModelsPage],
+  [/^\/models(?:\/([^/]+))?$/, ModelsPage],
   [/^\/endpoints(?:\/([^/]+))?$/, EndpointsPage],
+  [/^\/batch-endpoints\/([^/]+)$/, BatchEndpointPage],
   [/^\/fileservers(?:\/([^/]+))?$/, FileServersPage],
   [/^\/environments$/, EnvironmentsPage],
   [/^\/people$/, PeoplePage],

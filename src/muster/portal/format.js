@@ -78,6 +78,14 @@ export function runTime(run, now = Date.now() / 1000) {
   return (run.ended_at || now) - run.started_at;
 }
 
+/** A time to its largest unit, as a guess is told. @param {number} s @returns {[number, string]} */
+function rough(s) {
+  if (s < 60) return [Math.round(s), "s"];
+  if (s < 3600) return [Math.round(s / 60), "min"];
+  if (s < 86400) return [Math.round(s / 3600), "h"];
+  return [Math.round(s / 86400), "d"];
+}
+
 /** The time left of a run that moves; a run that stands still has none to tell. @param {any} run */
 export function timeLeft(run, now = Date.now() / 1000) {
   const between = run.ends_between;
@@ -85,5 +93,7 @@ export function timeLeft(run, now = Date.now() / 1000) {
   const low = Math.max(0, between.low_at - now);
   const high = Math.max(0, between.high_at - now);
   if (high <= 0) return "";
-  return high - low < 0.2 * high ? `${duration(high)} left` : `${duration(low)} – ${duration(high)} left`;
+  const [from, to] = [rough(low), rough(high)];
+  if (from[1] !== to[1]) return `${from.join(" ")} – ${to.join(" ")} left`;
+  return `${from[0] === to[0] ? to[0] : `${from[0]}–${to[0]}`} ${to[1]} left`;
 }

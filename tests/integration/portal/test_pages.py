@@ -194,6 +194,27 @@ def test_models_show_stage_alias_and_format(portal: Portal) -> None:
     assert row.locator("td", has_text="Staging").evaluate("cell => cell.clientHeight") < 60
 
 
+def test_a_model_is_looked_into_and_promoted(portal: Portal) -> None:
+    run = portal.train(3)
+    portal.site.wait(run)
+    for _ in range(2):
+        registered = portal.muster("model", "register", "scores", "--path", f"runs:/{run}/outputs/table.csv")
+        assert registered.returncode == 0, registered.stderr
+    page = portal.page("/models/scores?version=1")
+    expect(page.locator("main")).to_contain_text("loss")
+    expect(page.get_by_role("link", name=run).first).to_be_visible()
+    expect(page.get_by_role("cell", name="<b>bold</b>")).to_be_visible()
+    page.get_by_label("New alias").fill("champion")
+    page.get_by_role("button", name="Add").click()
+    expect(page.get_by_role("button", name="Remove @champion")).to_be_visible()
+    page.get_by_label("Stage").select_option("Production")
+    expect(page.get_by_role("row", name="@champion")).to_contain_text("Production")
+    page.get_by_role("button", name="Delete").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    expect(page.locator("h1")).to_contain_text("version 2")
+    assert portal.trouble == []
+
+
 def test_an_invitation_is_the_line_that_a_colleague_types(portal: Portal) -> None:
     assert portal.muster("user", "add", "ada").returncode == 0
     page = portal.page("/people")
@@ -310,6 +331,31 @@ def test_an_endpoint_is_asked_from_its_page_and_its_traffic_changed(portal: Port
     page.set_viewport_size({"width": 390, "height": 844})
     assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
     assert portal.muster("endpoint", "delete", "digits", "--yes").returncode == 0
+    assert portal.trouble == []
+
+
+def test_a_batch_endpoint_scores_data_from_its_page(portal: Portal) -> None:
+    folder = portal.site.folder
+    (folder / "batch").mkdir()
+    (folder / "batch" / "score.py").write_text("def run(mini_batch):\n    return ['seen' for _ in mini_batch]\n")
+    for name in ("first", "second"):
+        (folder / f"{name}.yml").write_text(
+            f"name: {name}\nendpoint_name: nightly\ncode_configuration: {{code: batch, scoring_script: score.py}}\n"
+        )
+    assert portal.muster("batch-endpoint", "create", "nightly").returncode == 0
+    for name in ("first", "second"):
+        assert portal.muster("batch-endpoint", "deploy", "-f", f"{name}.yml").returncode == 0
+    page = portal.page("/endpoints")
+    page.get_by_role("link", name="nightly").click()
+    expect(page.get_by_role("heading", name="Endpoints / nightly")).to_be_visible()
+    page.get_by_role("button", name="Make it the default").click()
+    row = page.locator("tbody tr", has_text="second")
+    expect(row.locator("td").last).to_have_text("default")
+    page.get_by_label("Data").fill(str(folder / "batch"))
+    page.get_by_role("button", name="Score").click()
+    page.get_by_role("status").get_by_role("link").click()
+    expect(page.locator("h1")).to_contain_text("nightly-second")
+    assert portal.muster("batch-endpoint", "delete", "nightly", "--yes").returncode == 0
     assert portal.trouble == []
 
 

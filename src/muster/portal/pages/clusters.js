@@ -41,7 +41,7 @@ function Cluster({ cluster, again, cost }) {
       line && `${number(line.node_hours)} node hours used${line.cost !== null ? `, ${number(line.cost)} ${cost.currency}` : ""}`,
     ].filter(Boolean).join(" · ")}</p>
     <div class="nodes">${cluster.nodes.map((node) => html`<${Node} key=${node.name} cluster=${cluster} node=${node} again=${again} />`)}</div>
-    <${Use} name=${cluster.name} />
+    <${Use} name=${cluster.name} since=${cluster.created_at} />
     ${!cluster.nodes.length && !cluster.lent && html`<p class="soft">No nodes now; they come with the first run.</p>`}
     ${asking === "resize" && html`<${Resize} cluster=${cluster} done=${() => { setAsking(""); again(); }} />`}
     ${(asking === "stop" || asking === "start") && html`<${Ask} title=${`${asking === "stop" ? "Stop" : "Start"} ${cluster.name}?`} confirm=${asking === "stop" ? "Stop it" : "Start it"} onDone=${async (isYes) => {
@@ -52,11 +52,11 @@ function Cluster({ cluster, again, cost }) {
   </section>`;
 }
 
-const STRETCHES = { 24: "last 24 hours", 168: "last 7 days", 720: "last 30 days" };
+const STRETCHES = { 1: "last hour", 24: "last 24 hours", 168: "last 7 days", 720: "last 30 days" };
 
-/** How much of a cluster was in use over time. @param {{name: string}} _ */
-function Use({ name }) {
-  const [hours, setHours] = useState(24);
+/** How much of a cluster was in use over time. @param {{name: string, since: number}} _ */
+function Use({ name, since }) {
+  const [hours, setHours] = useState(Date.now() / 1000 - since < 3 * 3600 ? 1 : 24);
   const found = useCall(() => get(`/clusters/${encodeURIComponent(name)}/use`, { hours, points: 96 }), [name, hours], 60000).data;
   const curves = useMemo(() => curvesOf(found), [found]);
   if (!found) return null;
@@ -100,7 +100,7 @@ function Node({ cluster, node, again }) {
     ${node.reason && html`<div class="soft">${node.reason}</div>`}
     ${node.cordoned !== null && !node.reason.startsWith("cordoned") && html`<div class="bad">cordoned: ${node.cordoned}</div>`}
     ${node.strikes > 0 && html`<div class="bad">${node.strikes} failures in a row</div>`}
-    <div class="soft">${[node.cpus && `${node.cpus} CPUs`, node.gpus?.length > 0 && `${node.gpus.length} GPUs`, node.memory_bytes && size(node.memory_bytes), node.since && `since ${ago(node.since)}`].filter(Boolean).join(" · ")}</div>
+    <div class="soft">${[node.cpus && `${node.cpus} CPUs`, node.gpus?.length > 0 && `${node.gpus.length} GPUs`, node.memory_bytes && size(node.memory_bytes), node.since && `for ${duration(Date.now() / 1000 - node.since)}`].filter(Boolean).join(" · ")}</div>
     ${node.runs.map((run) => html`<div><${Link} to=${`/runs/${encodeURIComponent(run)}`}>${run}<//></div>`)}
     <div><button class="quiet" onClick=${() => setOpen(!open)}>${open ? "Less" : "History"}</button>${isAdmin() && html`<button class="quiet" onClick=${cordon}>${node.cordoned === null ? "Cordon" : "Uncordon"}</button>`}</div>
     ${open && history.data && html`<ol class="story">${history.data.slice(-20).map((one) => html`<li><time>${moment(one.at).slice(5)}</time><span>${one.state} <span class="soft">${one.reason}</span></span></li>`)}</ol>`}

@@ -34,7 +34,7 @@ function Overview() {
     <section class="card"><h2>Data assets</h2>
       ${assets.data && !assets.data.length && html`<${Empty}>None. <code>muster data create NAME --path FOLDER</code> adds one.<//>`}
       ${assets.data?.length > 0 && html`<div class="scroll"><table><thead><tr><th>Name</th><th>Version</th><th>Files</th><th>Size</th><th>Where</th><th>Created</th></tr></thead>
-        <tbody>${assets.data.map((one) => html`<tr key=${`${one.name}:${one.version}`}><td>${one.name}</td><td>${one.version}</td><td>${one.num_files}</td><td>${size(one.size)}</td><td class="mono">${one.address}</td><td class="soft">${ago(one.created_at)}</td></tr>`)}</tbody></table></div>`}
+        <tbody>${assets.data.map((one) => html`<tr key=${`${one.name}:${one.version}`}><td>${placeOf(one.address) ? html`<${Link} to=${placeOf(one.address)}>${one.name}<//>` : one.name}</td><td>${one.version}</td><td>${one.num_files}</td><td>${size(one.size)}</td><td class="mono">${one.address}</td><td class="soft">${ago(one.created_at)}</td></tr>`)}</tbody></table></div>`}
     </section>`;
 }
 
@@ -57,6 +57,12 @@ function Browser({ store, folder }) {
       <section class="card preview">${file ? html`<div class="head"><h2 class="grow">${file.path}</h2><a href=${address(below)} download=${file.path}>Download, ${size(file.size)}</a></div><${Preview} key=${below} path=${below} name=${file.path} size=${file.size} />`
         : html`<${Facts} rows=${[["Datastore", store], ["Folder", `/${inner.join("/")}`], ["Files", data ? String(data.files.length) : ""], ["Size", data ? size(data.files.reduce((sum, one) => sum + one.size, 0)) : ""]]} />`}</section>
     </div>`;
+}
+
+/** Where the portal shows what an address names. @param {string} where azureml://datastores/NAME/paths/FOLDER */
+function placeOf(where) {
+  const found = /^azureml:\/\/datastores\/([^/]+)\/paths\/(.*?)\/?$/.exec(where);
+  return found ? `/data/${found[1]}/${found[2]}` : "";
 }
 
 /** Files of a folder, with what lies deeper as folders. @param {{path: string, size: number}[]} files */

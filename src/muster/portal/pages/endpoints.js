@@ -2,6 +2,7 @@
 import { html, useState } from "../view.js";
 import { get, getAll, mayChange, send, useCall } from "../api.js";
 import { Link } from "../router.js";
+import { BatchEndpoints } from "./batch_endpoints.js";
 import { Copy, Empty, Facts } from "../parts/common.js";
 import { Problem, say, sayError } from "../parts/notices.js";
 import { ago, number } from "../format.js";
@@ -22,7 +23,8 @@ function Overview() {
         <tbody>${data.map((one) => html`<tr key=${one.name}><td><${Link} to=${`/endpoints/${encodeURIComponent(one.name)}`}>${one.name}<//></td><td><${State} state=${one.state} /></td>
           <td><div class="tags">${one.deployments.map((item) => html`<span class="tag">${item.name} ${item.traffic} %</span>`)}</div></td>
           <td>${number(total(one, "rate"))}</td><td>${slowest(one)}</td><td>${number(total(one, "failed"))}</td><td>${one.created_by}</td><td class="soft">${ago(one.created_at)}</td></tr>`)}</tbody></table></div>`}
-    </section>`;
+    </section>
+    <${BatchEndpoints} />`;
 }
 
 function Endpoint({ name }) {

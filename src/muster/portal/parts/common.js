@@ -17,7 +17,7 @@ export function ProgressBar({ run }) {
   const isOld = run.status === "Running" && quiet_s > 120;
   const said = `${number(run.progress.done)} / ${number(run.progress.total)} ${run.progress.unit || ""}`.trim();
   const left = isOld ? `nothing new for ${duration(quiet_s)}` : timeLeft(run);
-  return html`<div class=${`progress ${isOld ? "old" : ""} ${hasEnded(run.status) ? "over" : ""}`} title=${said}>
+  return html`<div class=${`progress ${isOld ? "old" : ""} ${hasEnded(run.status) ? `over ${run.status}` : ""}`} title=${said}>
     <div class="bar" role="progressbar" aria-valuenow=${Math.round(part * 100)} aria-valuemin="0" aria-valuemax="100" aria-label=${said}>
       <div style=${{ width: `${part * 100}%` }}></div>
     </div>
@@ -31,6 +31,11 @@ export function Tabs({ tabs, chosen }) {
     ${tabs.map(([key, name]) => html`<button role="tab" key=${key} aria-selected=${key === chosen ? "true" : "false"}
       onClick=${() => setQuery({ tab: key === tabs[0][0] ? null : key })}>${name}</button>`)}
   </div>`;
+}
+
+/** A sentence in which what stands between backticks is code. @param {{text: string}} _ */
+export function Sentence({ text }) {
+  return text.split(/`([^`\n]+)`/).map((part, index) => (index % 2 ? html`<code>${part}</code>` : part));
 }
 
 export function Empty({ children }) {

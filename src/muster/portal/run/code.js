@@ -21,8 +21,9 @@ export function Code({ run }) {
   const theirs = useCall(() => (against?.snapshot ? getAll(`/snapshots/${against.snapshot}/files`) : Promise.resolve(null)), [against?.snapshot]);
   if (!run.snapshot) return html`<${Empty}>The run was submitted without code.<//>`;
   if (own.error) return html`<${Problem} error=${own.error} />`;
+  const command = [].concat(run.spec.command || []).join(" ");
   const files = listed(own.data || [], against ? theirs.data || [] : null);
-  const file = files.find((one) => one.path === chosen);
+  const file = files.find((one) => one.path === chosen) || files.find((one) => command.includes(one.path)) || files[0];
   return html`<div class="bar-row">
       <label class="nowrap">Compare with <select value=${other} onChange=${(event) => setOther(event.target.value)}>
         <option value="">no other run</option>
@@ -32,7 +33,7 @@ export function Code({ run }) {
       ${against && against.snapshot === run.snapshot && html`<span class="good">Both runs have the same code.</span>`}
     </div>
     <div class="files">
-      <section class="card"><ul class="list">${files.map((one) => html`<li key=${one.path}><button aria-current=${one.path === chosen ? "true" : "false"} onClick=${() => setChosen(one.path)}><span class=${{ added: "good", removed: "bad" }[one.change] || ""}>${one.path}</span><small>${one.change || size(one.size)}</small></button></li>`)}</ul></section>
+      <section class="card"><ul class="list">${files.map((one) => html`<li key=${one.path}><button aria-current=${one.path === file.path ? "true" : "false"} onClick=${() => setChosen(one.path)}><span class=${{ added: "good", removed: "bad" }[one.change] || ""}>${one.path}</span><small>${one.change || size(one.size)}</small></button></li>`)}</ul></section>
       <section class="card preview">${!file ? html`<${Empty}>Choose a file.<//>`
         : file.change && Math.max(file.size, file.otherSize || 0) <= MOST_DIFF
           ? html`<h2>${file.path}</h2><${Difference} key=${file.path + other} before=${file.change !== "added" && path(against.snapshot, file.path)} after=${file.change !== "removed" && path(run.snapshot, file.path)} />`

@@ -6,7 +6,7 @@ import { Chart } from "../parts/chart.js";
 import { Empty } from "../parts/common.js";
 import { Problem } from "../parts/notices.js";
 import { add, along } from "../parts/series.js";
-import { hasEnded, number } from "../format.js";
+import { hasEnded, number, size } from "../format.js";
 
 const POINTS = 2000;
 
@@ -119,12 +119,14 @@ function Card({ run, name, summaries, look, takers }) {
   const curves = useMemo(() => (series || []).map((one) => ({ label: labelOf(one, series), ...along(one, look.byTime, run.started_at || run.created_at) })), [series, beat, look.byTime]);
   const last = series?.length ? series.reduce((a, b) => ((a.at.at(-1) ?? 0) >= (b.at.at(-1) ?? 0) ? a : b)) : null;
   const best = bestOf(summaries);
+  const unit = /bytes(_per_s)?$/.test(name) ? "bytes" : "";
+  const show = (value) => (unit && typeof value === "number" ? size(value) : number(value));
   const isNumeric = !series || curves.some((one) => one.y.some((value) => value !== null)) || !series.some((one) => one.values.length);
   return html`<section class="card chart" ref=${box} data-metric=${name}>
-    <h3>${name} <small>${last ? number(last.values.at(-1)) : number(summaries.at(-1).last)}${best !== null && !name.startsWith("node/") && ` · best ${number(best)}`}</small></h3>
+    <h3>${name} <small>${show(last ? last.values.at(-1) : summaries.at(-1).last)}${best !== null && !name.startsWith("node/") && ` · best ${number(best)}`}</small></h3>
     <${Problem} error=${error} />
     ${!isNumeric ? html`<pre class="text">${JSON.stringify(last.values.at(-1), null, 1)?.slice(0, 4000)}</pre>`
-      : isSeen && series ? html`<${Chart} curves=${curves} log=${look.log} smooth=${look.smooth} byTime=${look.byTime} unit=${/bytes(_per_s)?$/.test(name) ? "bytes" : ""} sync=${look.byTime ? "time" : "step"} />` : html`<div class="space"></div>`}
+      : isSeen && series ? html`<${Chart} curves=${curves} log=${look.log} smooth=${look.smooth} byTime=${look.byTime} unit=${unit} sync=${look.byTime ? "time" : "step"} />` : html`<div class="space"></div>`}
   </section>`;
 }
 

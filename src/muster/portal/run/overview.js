@@ -3,7 +3,7 @@ import { Fragment, html, useState } from "../view.js";
 import { mayChange, send } from "../api.js";
 import { Link } from "../router.js";
 import { sayError } from "../parts/notices.js";
-import { Copy, Facts, Status } from "../parts/common.js";
+import { Copy, Facts, Sentence, Status } from "../parts/common.js";
 import { plain } from "../parts/ansi.js";
 import { ago, duration, moment, number, runTime, size, timeLeft } from "../format.js";
 import { Metrics } from "./metrics.js";
@@ -37,7 +37,7 @@ function Verdict({ verdict, run }) {
   return html`<section class="card verdict" aria-label="Verdict">
     <h2>${verdict.message}</h2>
     <span class="soft">${[verdict.code, where, verdict.confidence && verdict.confidence !== "certain" && verdict.confidence].filter(Boolean).join(" · ")}</span>
-    ${verdict.next && html`<div class="next">${verdict.next}</div>`}
+    ${verdict.next && html`<div class="next"><${Sentence} text=${verdict.next} /></div>`}
     ${verdict.action && html`<div class="soft">${verdict.action}</div>`}
     ${verdict.second && html`<div class="soft">Or: ${verdict.second.message || verdict.second.code}</div>`}
     ${verdict.lines?.length > 0 && html`<pre>${verdict.lines.map(plain).join("\n")}</pre>`}
