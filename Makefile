@@ -22,9 +22,9 @@ WORKERS ?= auto
 PYTEST = $(BIN)/pytest -n $(WORKERS) --max-worker-restart 0
 # What also runs on macOS: everything that a client of a team's server needs.
 CLIENT_ROOMS := cli client sdk host job wire runtime launch control diagnosis environments clusters
-BENCHES := imports start launch queue listings headroom logs reading metrics files copies tunnel memory scheduler restart kills checkpoint training environments slurm storage ray scoring rolling portal names
+BENCHES := imports start launch queue listings headroom logs reading metrics files copies tunnel memory scheduler restart kills checkpoint training environments slurm storage ray scoring rolling door portal names
 
-.PHONY: help demo screenshots test types bare system check unit integration fuzz frameworks environments images site format bench chaos simulate soak release sbom lock clean
+.PHONY: help demo screenshots test types bare system check unit integration fuzz frameworks environments images site format bench second-kernel chaos simulate soak release sbom lock clean
 
 help: ## list these targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -94,6 +94,9 @@ lock: $(VENV)/.dev ## pin the packages of releases and tests by hashes
 	@mkdir -p locks
 	$(BIN)/uv pip compile pyproject.toml --universal --generate-hashes --quiet --no-header --upgrade -o locks/base.txt
 	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --generate-hashes --quiet --no-header --upgrade -o locks/dev.txt
+
+second-kernel: $(VENV)/.dev ## as root: a node in a virtual machine mounts a file server with its kernel's NFS client; fetches a kernel with apt
+	$(BIN)/python -m tests.sites.second_kernel
 
 chaos: $(VENV)/.dev ## inject faults by seed: GROUND=local SEED=7 repeats one; MINUTES=60 LANES=12 goes on where it stopped
 	$(BIN)/python -m tests.chaos $(if $(GROUND),--ground $(GROUND)) $(if $(GROUNDS),--ground $(GROUNDS)) \

@@ -111,6 +111,7 @@ INTERVAL_SHARE = 0.8
 # A run that says "step i of n" is as far as that, give or take a third, and more in its first minutes.
 PROGRESS_SPREAD = 0.33
 PROGRESS_STEADY_S = 120.0
+PROGRESS_STEADY_STEPS = 50
 # Which quantile of what remains counts as the likely end of a run.
 LIKELY_SHARE = 0.7
 # A declared limit is planned with, unless it is more than this many times what nine of ten such runs take.
@@ -129,6 +130,8 @@ GUEST_S = 21_600.0
 # again as it would have waited then.
 LATE_S = 604_800.0
 LATE_SHARE = 1.0
+# Nor after it has been passed over so often, for each node that it needs.
+MAX_PASSED_OVER = 1000
 # Other nodes are kept for it only where they are likely to be free so many times sooner.
 KEEP_FACTOR = 4.0
 # Fair shares: what was used counts half after three days, and puts a user back by half a day at most.

@@ -121,6 +121,8 @@ class NodePaths:
     code_cache = _Below("cache/code")
     data_cache = _Below("cache/data")
     """Staged data of a node that keeps it to itself; others use the host's."""
+    environments = _Below("cache/environments")
+    """Built environments of such a node."""
     attempts = _Below("attempts")
 
     def agent_lives(self) -> bool:

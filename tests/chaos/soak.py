@@ -21,7 +21,10 @@ from muster.wire import states
 
 RESULTS = ROOT / "bench" / "results" / "soak.json"
 WAITING = 40
-"""So many runs are in the queue at a time."""
+"""So many runs are in the queue at a time, at most."""
+_SPREAD = 0.95
+"""Runs are submitted in this share of the time, so that the last ones end within it."""
+_PAUSE_S = 0.2
 _SAMPLES = 60
 MOST = {"server_mb": 60.0, "agents_mb": 40.0, "descriptors": 20.0, "log_mb": 16.0, "disk_mb": 80.0, "processes": 8.0}
 """How much more of each there may be after 10,000 runs."""
@@ -70,14 +73,18 @@ def main() -> int:
 
 
 def soak(stage: Stage, most_runs: int, most_s: float) -> list[Sample]:
-    """Submit, wait, remove; a sample for every sixtieth of the time."""
+    """Submit, wait, remove; runs are spread over the time, with a sample for every sixtieth of it."""
     spec = make_spec({"command": "echo here; echo 1 > outputs/one"})
     began, done, samples = time.monotonic(), 0, list[Sample]()
     open_runs: list[str] = []
     ended: list[str] = []
     while done < most_runs and time.monotonic() - began < most_s:
-        while len(open_runs) < WAITING and done + len(open_runs) < most_runs:
+        due = min(most_runs, 1 + int(most_runs * (time.monotonic() - began) / (most_s * _SPREAD)))
+        while len(open_runs) < WAITING and done + len(open_runs) < due:
             open_runs.append(stage.client.submit(spec, python=sys.executable).id)
+        if not open_runs:
+            time.sleep(_PAUSE_S)
+            continue
         stage.wait_for_end(open_runs[0])
         active = {run.id for run in stage.client.runs(limit=2 * WAITING) if run.status not in states.TERMINAL}
         finished = [run for run in open_runs if run not in active]

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TextIO
 
-from muster.cli.text import folded
+from muster.cli.text import duration, folded, shorten
 from muster.wire.text import printable
 
 _CODES = {
@@ -21,6 +24,7 @@ _CODES = {
     "magenta": "35",
     "cyan": "36",
 }
+PATIENCE_S = 2.0
 _COLOR = re.compile(r"(\x1b\[(?:0|[12]|3[1-6]|9[0-7])(?:;(?:[12]|3[1-6]))*m)")
 """As `Paint` writes it."""
 _RANK_COLORS = ("36", "35", "33", "32", "34", "96", "95", "93", "92", "94")
@@ -90,6 +94,35 @@ def safe(text: str) -> str:
 def print_lines(lines: Iterable[str], file: TextIO | None = None) -> None:
     """Print lines that may hold names, notes or messages which others wrote."""
     print(safe("\n".join(lines)), file=file or sys.stdout, flush=True)
+
+
+@contextmanager
+def patience(text: str) -> Iterator[None]:
+    """Say on a terminal what is waited for, and for how long, once it takes longer than two seconds."""
+    if not is_terminal(sys.stderr):
+        yield
+        return
+    ended, began = threading.Event(), time.monotonic()
+
+    def tell() -> None:
+        pause_s = PATIENCE_S
+        while not ended.wait(pause_s):
+            pause_s = 1.0
+            line = f"{text}  {duration(time.monotonic() - began)}"
+            # A line that wraps is not taken back by the next one.
+            sys.stderr.write(f"\r\x1b[K{shorten(safe(line), (columns(sys.stderr) or 80) - 1)}")
+            sys.stderr.flush()
+
+    telling = threading.Thread(target=tell, daemon=True)
+    telling.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        telling.join()
+        if time.monotonic() - began > PATIENCE_S:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
 
 
 def say(text: str) -> None:

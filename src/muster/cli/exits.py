@@ -25,7 +25,8 @@ from typing import ParamSpec, TypeVar
 
 import typer
 
-from muster.cli.console import Paint, say
+from muster.cli.console import Paint, patience, say
+from muster.client import server_process
 from muster.client.team.trust import Untrusted, trust
 from muster.client.workspace import find_workspace
 from muster.errors import DiskFull, MusterError, NotFound, ProtocolMismatch, RunFailed, ServerUnavailable, UserError
@@ -52,6 +53,7 @@ def guarded(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def command(*args: P.args, **kwargs: P.kwargs) -> R:
+        server_process.meanwhile = patience
         try:
             result = _trusting(lambda: function(*args, **kwargs))
             sys.stdout.flush()

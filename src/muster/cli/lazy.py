@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,9 +16,14 @@ import typer.main
 from typer.core import TyperCommand, TyperGroup
 
 from muster.cli import exits
+from muster.cli.console import columns
+from muster.cli.text import folded
+from muster.wire.text import refused_value
 
 _NAME = len("batch-endpoint")
 """Room for the name of a command in the list."""
+_WHOLE = 1000
+"""More characters than a sentence of help has."""
 WORKSPACE_HELP = "Use this workspace instead of the one of the current folder (MUSTER_WORKSPACE)."
 
 MEANT = {
@@ -148,7 +154,9 @@ def load(name: str, word: Word) -> Command:
     found = find(f"commands.{word.target}")
     if callable(found):
         app = typer.Typer(rich_markup_mode=None, add_completion=False)
-        app.command(name, cls=ScriptCommand if word.takes_script else None)(exits.guarded(with_workspace(found)))
+        app.command(name, cls=ScriptCommand if word.takes_script else PlainCommand)(
+            exits.guarded(with_workspace(found))
+        )
         return cast(TyperCommand, typer.main.get_command(app))
     return _group(name, word, found)
 
@@ -161,9 +169,11 @@ def find(target: str) -> Any:
 
 def _group(name: str, word: Word, functions: Sequence[Callable[..., None]]) -> Command:
     about = f"{word.help}\n\n\b\nExamples:\n  {word.example}"
-    app = typer.Typer(name=name, rich_markup_mode=None, add_completion=False, no_args_is_help=True, help=about)
+    app = typer.Typer(
+        name=name, cls=PlainGroup, rich_markup_mode=None, add_completion=False, no_args_is_help=True, help=about
+    )
     for function in functions:
-        app.command(function.__name__.rstrip("_"))(exits.guarded(with_workspace(function)))
+        app.command(function.__name__.rstrip("_"), cls=PlainCommand)(exits.guarded(with_workspace(function)))
     # A group even where there is one command in it.
     made = typer.main.get_group(app)
     if word.otherwise:
@@ -177,13 +187,51 @@ def _resolve(group: TyperGroup, otherwise: str, ctx: Any, args: list[str]) -> An
     return TyperGroup.resolve_command(group, ctx, args if is_known else [otherwise, *args])
 
 
-class ScriptCommand(TyperCommand):
-    """A command with a script's arguments behind `--`."""
+class PlainGroup(TyperGroup):
+    """A group that lists what its commands do in whole sentences."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        room = max(map(len, self.commands), default=0)
+        begin = " " * (room + 4)
+        with formatter.section("Commands"):
+            for name, command in self.commands.items():
+                first = f"  {name:<{room}}  "
+                help = command.get_short_help_str(_WHOLE)
+                formatter.write(
+                    textwrap.fill(
+                        help, formatter.width, initial_indent=first, subsequent_indent=begin, break_on_hyphens=False
+                    )
+                )
+                formatter.write("\n")
+
+
+class PlainCommand(TyperCommand):
+    """A command that names a value which it refuses, and what it allows, in lines that fit the terminal."""
+
+    about_options = ""
+    """What is said besides where there is no such option."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         try:
             return super().parse_args(ctx, args)
         except Exception as error:
-            if type(error).__name__ == "NoSuchOption":
-                error.message = f"{error.message.rstrip('.')}. Arguments of the script go after `--`."  # type: ignore[attr-defined]
+            if hasattr(error, "format_message"):
+                _put_plainly(error, self.about_options)
             raise
+
+
+def _put_plainly(error: Any, about_options: str) -> None:
+    found = getattr(error.__cause__, "errors", None)
+    if found is not None:
+        first = found()[0]
+        error.message = refused_value(first["type"], first["input"], first.get("ctx", {}), first["msg"])
+    if type(error).__name__ == "NoSuchOption" and about_options:
+        error.message = f"{error.message.rstrip('.')}. {about_options}"
+    said = folded(f"Error: {error.format_message()}", columns(sys.stderr)).removeprefix("Error: ")
+    error.format_message = lambda: said
+
+
+class ScriptCommand(PlainCommand):
+    """A command with a script's arguments behind `--`."""
+
+    about_options = "Arguments of the script go after `--`."

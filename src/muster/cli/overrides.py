@@ -14,9 +14,11 @@ import yaml
 
 from muster.errors import JobError
 from muster.job.environmentfile import environment_of, is_environment_file
+from muster.job.translation.launchers import NAMES as LAUNCHERS
 from muster.wire.codec import Json
 
 JOB_FILE_SUFFIXES = (".yml", ".yaml", ".json")
+_ALIKE = 0.75
 JOB_FILE = "job file"
 CURRENT_PYTHON = "none"
 _SCIENTIFIC = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+")
@@ -62,11 +64,11 @@ def script_job(target: str, arguments: Sequence[str]) -> dict[str, Json]:
     if path.is_dir():
         raise JobError(
             f"{target} is a folder; a script, a program or a job file (.yml, .yaml) is needed.",
-            _scripts_in(path),
+            _scripts_in(path, ""),
         )
     if os.sep not in target and not target.endswith(".py") and shutil.which(target):
         return {"code": str(Path.cwd()), "command": (target, *arguments), "display_name": target}
-    raise JobError(f"there is no file {target!r} in {Path.cwd()}.", _scripts_in(path.parent))
+    raise JobError(f"there is no file {target!r} in {Path.cwd()}.", _scripts_in(path.parent, path.name))
 
 
 def _invocation(path: Path) -> tuple[str, ...]:
@@ -82,10 +84,12 @@ def _invocation(path: Path) -> tuple[str, ...]:
     )
 
 
-def _scripts_in(folder: Path) -> str:
+def _scripts_in(folder: Path, typed: str) -> str:
     if not folder.is_dir():
         return f"The folder {folder} does not exist."
     known = sorted(entry.name for entry in folder.iterdir() if entry.suffix in (".py", *JOB_FILE_SUFFIXES))
+    if close := difflib.get_close_matches(typed, [*known, *LAUNCHERS], 1, _ALIKE):
+        return f"Did you mean {close[0]}?"
     return f"There are: {', '.join(known[:10])}." if known else "There is no script or job file in that folder."
 
 

@@ -12,7 +12,7 @@ _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?", re.IGNO
 _COLORS = re.compile(r"\x1b\[[0-9;]*m")
 _WORDS = re.compile(r"[^\s`]*`[^`]+`\S*|\S+")
 """What stays on one line: a word, or something to type in its backquotes."""
-_TO_PASTE = re.compile(r"\s*(\$ |(muster|pip|curl|ssh) \S|https?://)")
+_TO_PASTE = re.compile(r"\s*(\$ |(muster|pip|curl|ssh) \S|https?://\S+$)")
 
 
 def duration(seconds: float) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
+from muster.client import server_process
 from muster.client.api import Client
 from muster.client.calls import API
 from muster.client.server_process import has_server, start_lock, start_server, wait_until_gone
@@ -58,10 +59,15 @@ def _team_address(server: ServerRef) -> Address:
         )
     address = Address(server.url, server.read_token(), server.read_certificate())
     refuse_plain(address)
+    refuse_stranger(address)
+    return address
+
+
+def refuse_stranger(address: Address) -> None:
+    """Only a server that answers, in a version that this client speaks, is used."""
     verdict = compatibility(_version_of(address))
     if verdict.action != "use" and verdict.message:
         raise ProtocolMismatch(verdict.message, verdict.hint)
-    return address
 
 
 def refuse_plain(address: Address) -> None:
@@ -105,7 +111,7 @@ def _embedded_address(paths: WorkspacePaths, start: bool) -> Address:
             f"no server runs for the workspace {paths.root}", "Any command that needs it starts it."
         )
     paths.server_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with start_lock(paths):
+    with server_process.meanwhile(f"starting the server of {paths.root.parent}"), start_lock(paths):
         for remaining in reversed(range(_TRIES)):
             # One that is on its way out holds the workspace until its agents have left; others may be on their way in.
             wait_until_gone(paths, lambda: _running(paths) is not None)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from muster.defaults import SERVER_START_S
@@ -25,6 +26,8 @@ _KEPT = (
     "OTEL_EXPORTER_OTLP_ENDPOINT",
 )  # fmt: skip
 _MOST_WORDS = 4096
+meanwhile: Callable[[str], AbstractContextManager[object]] = nullcontext
+"""What goes on while a server starts; the command line says there what is waited for."""
 _OF_CLIENTS = {"MUSTER_SERVER", "MUSTER_TOKEN", "MUSTER_TOKEN_FILE", "MUSTER_CERTIFICATE", "MUSTER_WORKSPACE"}
 
 

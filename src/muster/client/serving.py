@@ -33,10 +33,15 @@ class ServeSettings:
     max_replicas: int = 0
     target_percent: float = 70.0
     polling_s: float = 1.0
+    idle_s: float = 30.0
     probe_delay_s: float = 10.0
     probe_period_s: float = 10.0
     probe_timeout_s: float = 2.0
     probe_failures: int = 30
+    collections: tuple[str, ...] = ()
+    sampling_rate: float = 1.0
+    rolling_rate: str = "hour"
+    captured_headers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

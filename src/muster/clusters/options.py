@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic_core import ErrorDetails
 
 from muster import errors
 from muster.clusters.sizes import find_size, nearest
-from muster.defaults import IDLE_SCALEDOWN_S
+from muster.defaults import IDLE_SCALEDOWN_S, MAX_PASSED_OVER
 from muster.wire.clusters import MachineSize
 from muster.wire.codec import Json
+from muster.wire.text import refused_value
 
 NFS_PORT = 2049
 _FILE_SERVER = re.compile("fileserver:([a-z][-a-z0-9]{0,30}[a-z0-9])")
@@ -104,6 +106,35 @@ class Mount(BaseModel):
         return self.source if self.source.startswith("azureml://datastores/") else None
 
 
+def _problem(found: ErrorDetails, described_in: str) -> tuple[str, str]:
+    """What is wrong with a setting, and what to do."""
+    where = ""
+    for part in found["loc"]:
+        where += f"[{part}]" if isinstance(part, int) else f".{part}" if where else part
+    kind, see = found["type"], f"See {described_in}."
+    if kind == "extra_forbidden":
+        keys = _keys_beside(found["loc"])
+        close = difflib.get_close_matches(str(found["loc"][-1]), keys, 1)
+        guess = f"Did you mean {close[0]}? " if close else ""
+        return f"{where}: unknown key", f"{guess}Keys are {', '.join(keys)}." if keys else see
+    if kind == "value_error":
+        message = found["msg"].removeprefix("Value error, ")
+    elif kind == "missing":
+        message = "is missing"
+    else:
+        message = refused_value(kind, found["input"], found.get("ctx", {}), found["msg"])
+    return (f"{where}: {message}" if where else message), see
+
+
+def _keys_beside(location: tuple[int | str, ...]) -> list[str]:
+    """What may stand where an unknown key does."""
+    if location[0] == "mounts":
+        return list(Mount.model_fields)
+    if location[0] == "quotas":
+        return list((Quotas if len(location) == 2 else Limit).model_fields)
+    return []
+
+
 def _priority(value: Any) -> Any:
     return value.lower().replace("_", "") if isinstance(value, str) else value
 
@@ -136,6 +167,8 @@ class Options(BaseModel):
     """Nodes take staged inputs from each other; None: where they are several machines."""
     preemption: bool = False
     """Jobs of a higher priority may end those of a lower one, which then go back to the queue."""
+    max_passed_over: Annotated[int, Field(ge=0, le=1_000_000)] = MAX_PASSED_OVER
+    """How often a queued job may be passed over by jobs behind it, for each node that it needs."""
     quotas: Quotas = Quotas()
     description: str | None = None
     tags: dict[str, str] = {}
@@ -160,10 +193,8 @@ class Options(BaseModel):
         try:
             return cls.model_validate({key: value for key, value in options.items() if value is not None})
         except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"])
-            message = first["msg"].removeprefix("Value error, ")
-            raise errors.JobError(f"{where}: {message}" if where else message, f"See {cls.described_in}.") from error
+            message, hint = _problem(error.errors()[0], cls.described_in)
+            raise errors.JobError(message, hint) from error
 
     @classmethod
     def refuse_unknown(cls, options: Mapping[str, Json]) -> None:

@@ -212,8 +212,8 @@ class Run:
     description: Optional[str] = None
 
     def get_properties(self) -> Dict[str, str]:
-        """Kept for v1 scripts: `add_properties` sets tags."""
-        return {}
+        """The tags, among which `add_properties` keeps what it is given."""
+        return dict(self.get_tags())
 
     properties = property(get_properties)
 

@@ -14,7 +14,7 @@ CORPUS = Path(__file__).parents[2] / "corpus"
 
 @pytest.fixture
 def corpus(workspace: Path) -> Path:
-    for folder in ("v1", "v2", "batchai", "jobs", "notebooks"):
+    for folder in ("v1", "v2", "assets", "batchai", "jobs", "notebooks"):
         shutil.copytree(CORPUS / folder, workspace / folder)
     return workspace
 
@@ -49,6 +49,7 @@ def test_job_files_of_v2(corpus: Path) -> None:
 def test_python_of_v2(corpus: Path) -> None:
     said = submitted(corpus / "v2", "submit.py")
     assert "epochs 3; schedule constant; rose.txt" in said and "status: Completed" in said
+    assert "output: model_output" in said and "page: http" in said and "jobs: 1" in said
     assert (corpus / "v2/downloaded/named-outputs/model_output/model_0.txt").read_text() == "weights"
 
 
@@ -78,10 +79,39 @@ def test_job_files_in_the_shapes_of_public_ones_complete(corpus: Path) -> None:
     assert muster(corpus, "data", "show", "cleaned_flowers").count("cleaned_flowers") >= 1
 
 
+def test_files_of_previews_and_what_jobs_wrote_as_inputs(corpus: Path) -> None:
+    options = ("--compute", "local", "--environment", "none")
+    for name in ("data_path", "several_processes", "folder", "dataset", "dockerfile"):
+        assert "counted 90 rows" in muster(corpus, "run", f"jobs/preview/{name}.yml", *options)
+    given = ("--input", "table=jobs/data", "--name", "counted")
+    assert "counted 90 rows" in muster(corpus, "run", "jobs/preview/component.yml", *options, *given)
+    job = corpus / "after.yml"
+    for address in ("outputs/model", "outputs/artifacts/paths/outputs/model/"):
+        job.write_text(
+            "command: cat ${{inputs.rows}}/rows.txt && echo ' rows were counted'\n"
+            f"inputs: {{rows: {{type: uri_folder, path: azureml://jobs/counted/{address}}}}}\n"
+        )
+        assert "90 rows were counted" in muster(corpus, "run", str(job))
+
+
+def test_files_of_data_environments_and_datastores(corpus: Path) -> None:
+    folder = corpus / "assets"
+    assert "azureml:flowers-file:1" in muster(folder, "data", "create", "--file", "data_file.yml")
+    assert "azureml:flowers-folder:1" in muster(folder, "data", "create", "-f", "data_folder_older.yml")
+    assert "docker-image-plus-packages" in muster(folder, "env", "register", "environment.yml")
+    said = muster(folder, "datastore", "create", "--file", "blob.yml")
+    assert "blob_example" in said and "XXX" not in said
+    assert "datastore share_too" in muster(folder, "datastore", "create", "share_too", "--file", "share.yml")
+
+
 def test_scripts_of_notebooks_complete(corpus: Path) -> None:
     folder = corpus / "notebooks"
     said = {script.name: submitted(folder, script.name) for script in sorted(folder.glob("*.py"))}
     assert "[0.1, 0.2]" in said["children.py"]
+    assert (
+        "local AmlCompute True Succeeded" in said["workspace_calls.py"]
+        and "the same: True" in said["workspace_calls.py"]
+    )
     assert "Completed {'alpha': 0.03" in said["interactive.py"] and "outputs/model.txt" in said["interactive.py"]
     assert "['/numbers.csv']" in said["outputs.py"] and "by input ['/numbers.csv']" in said["tabular.py"]
     assert "[rank 1] trained 2" in said["estimator_pytorch.py"]

@@ -11,6 +11,7 @@ import pytest
 from tests.conftest import MUSTER
 
 from muster.client.connect import connect
+from muster.sdk.workspace import Workspace
 
 SCRIPTS = Path(__file__).parent / "scripts"
 
@@ -30,6 +31,23 @@ def test_a_client_outside_a_run_can_do_what_it_does_with_its_own_server(workspac
         capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
     assert refused.returncode != 0 and "token" in refused.stderr
+
+
+def test_a_script_that_asks_its_workspace_for_the_address_logs_into_it(
+    workspace: Path, mlflow_python: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As notebooks have it: `mlflow.set_tracking_uri(ws.get_mlflow_tracking_uri())`."""
+    # Put back when the test ends: the call sets the token in this process.
+    monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "")
+    address = Workspace.from_config().get_mlflow_tracking_uri()
+    code = (
+        f"import mlflow; mlflow.set_tracking_uri({address!r}); mlflow.set_experiment('asked')\n"
+        "with mlflow.start_run(): mlflow.log_metric('loss', 0.5)"
+    )
+    done = subprocess.run([str(mlflow_python), "-c", code], capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    run = connect().run("@latest")
+    assert run.metrics["loss"] == 0.5 and run.experiment == "asked" and not (workspace / "mlruns").exists()
 
 
 def test_what_ranks_log_is_the_runs_own(workspace: Path, mlflow_python: Path) -> None:

@@ -19,6 +19,7 @@ from tests.integration.server.conftest import Site, on_both_databases
 
 from muster.client.connect import connect
 from muster.client.workspace import find_workspace
+from muster.errors import Conflict
 from muster.server.notifications.forms import signature
 
 LONG_S = 90.0
@@ -104,9 +105,11 @@ def test_a_job_says_in_one_line_who_is_told_that_it_failed(site: Site, hook: Hoo
 
 def test_a_receiver_that_refuses_hangs_up_and_talks_nonsense_gets_it_in_the_end(site: Site, hook: Hook) -> None:
     hook.answers += [refuse, talk_nonsense]
-    run = site.run(command="true")
+    run = site.run(command="sleep 2")
     site.client.watch(run, hook.url, when=["ends"])
     site.wait(run)
+    with pytest.raises(Conflict, match=f"run {run} has ended already: Completed"):
+        site.client.watch(run, hook.url)
     (said,) = hook.wait()
     assert said["event"] == "completes"
     # The same id each time: a receiver can drop what it has.

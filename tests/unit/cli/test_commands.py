@@ -155,6 +155,31 @@ def test_a_wrong_option_says_where_arguments_of_a_script_go() -> None:
 
 
 @pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (("run", "x.py", "--nodes", "two"), "'--nodes': 'two' is not a whole number"),
+        (("run", "x.py", "--nodes", "0"), "'--nodes': 0 is out of range; give at least 1"),
+        (("run", "x.py", "--gpus-per-node", "half"), "'--gpus-per-node': 'half' is not a number"),
+        (("serve", "x.py", "--port", "99999"), "'--port': 99999 is out of range; give at most 65535"),
+        (("batch-endpoint", "invoke", "x", "-i", "y", "-m", "0"), "'-m': 0 is out of range; give at least 1"),
+    ],
+)
+def test_a_refused_value_of_an_option_is_named_with_what_is_allowed(args: tuple[str, ...], told: str) -> None:
+    said = invoke(*args)
+    assert said.exit_code == 2
+    assert told in said.output
+
+
+@pytest.mark.parametrize("name", [name for name, word in WORDS.items() if word.target.endswith("COMMANDS")])
+def test_the_commands_of_a_group_are_listed_in_whole_sentences(name: str) -> None:
+    shown = CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "80"}).output
+    assert max(map(len, shown.splitlines())) <= 80
+    told = " ".join(shown.split())
+    for command in group.commands[name].commands.values():
+        assert command.get_short_help_str(1000) in told
+
+
+@pytest.mark.parametrize(
     "args",
     [
         ("run", "nope.py"),

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+import io
+import sys
 
+import pytest
+from tests.conftest import wait_until
+
+from muster.cli import console
 from muster.cli.console import Paint, print_lines, safe
 from muster.cli.options import print_result
 from muster.cli.text import table
@@ -45,3 +50,29 @@ def test_everything_else_is_shown_as_it_is(text: str) -> None:
 def test_a_line_break_is_none_in_a_name() -> None:
     assert printable("a\nb") == "a\\nb"
     assert storable("\ud83d\ude00 \ud800\0") == "\U0001f600 \ufffd\ufffd"
+
+
+class Screen(io.StringIO):
+    """Standard error of a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_what_takes_long_says_what_it_is_and_takes_that_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Screen()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr(console, "PATIENCE_S", 0.01)
+    monkeypatch.setenv("COLUMNS", "30")
+    with console.patience("removing train-c2b3c4d5: 4.2 GB of outputs"):
+        wait_until(lambda: screen.getvalue(), 20.0, "the line")
+    assert "\r\x1b[Kremoving train-c2b3c4d5: 4.2…" in screen.getvalue()
+    assert screen.getvalue().endswith("\r\x1b[K")
+
+
+def test_what_is_quick_or_goes_to_a_pipe_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    for screen in (Screen(), io.StringIO()):
+        monkeypatch.setattr(sys, "stderr", screen)
+        with console.patience("starting the server"):
+            pass
+        assert not screen.getvalue()

@@ -188,3 +188,15 @@ def test_what_the_command_line_says_wins_before_the_file_is_checked(folder: Path
     with pytest.raises(JobError, match=r"job\.yml:3: compute: ") as refused:
         load("job.yml", [], Overrides())
     assert "--compute" in refused.value.hint
+
+
+def test_a_mistyped_script_or_launcher_is_put_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").touch()
+    for typed, meant in (("trian.py", "train.py"), ("mpirunn", "mpirun"), ("torchrum", "torchrun")):
+        with pytest.raises(JobError) as caught:
+            script_job(typed, [])
+        assert caught.value.hint == f"Did you mean {meant}?"
+    with pytest.raises(JobError) as caught:
+        script_job("other.py", [])
+    assert caught.value.hint == "There are: train.py."

@@ -55,7 +55,12 @@ def test_settings_of_musters_own():
         ({"vm_priority": "spot"}, "vm_priority"),
         ({"size": "a", "vm_size": "b"}, "gives both size and vm_size"),
         ({"type": "computeinstance"}, "not a cluster"),
-        ({"quotas": {"per_team": {}}}, "quotas.per_team"),
+        ({"quotas": {"per_team": {}}}, "quotas.per_team: unknown key"),
+        ({"max_nodes": "abc"}, "max_nodes: 'abc' is not a whole number"),
+        ({"max_nodes": 0}, "max_nodes: 0 is out of range; give at least 1"),
+        ({"mounts": "foo"}, "mounts: 'foo' is not a list"),
+        ({"mounts": [{"source": "h:/e", "target": "a", "readonly": True}]}, "mounts[0].readonly: unknown key"),
+        ({"mounts": [{"source": "h:/e"}]}, "mounts[0].target: is missing"),
     ],
 )
 def test_wrong_settings_are_refused(data, said):

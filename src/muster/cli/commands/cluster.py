@@ -31,6 +31,7 @@ from muster.wire.codec import Json as Value
 
 Name = Annotated[str, argument("NAME", "The cluster's name.")]
 Nodes = Annotated[list[str], argument("NODE", "Nodes of the cluster.")]
+_COST_LINES = 20
 
 
 def create(
@@ -215,7 +216,7 @@ def set_(
     Examples:
       muster cluster set small idle_seconds_before_scaledown=60
     """
-    given = {key: yaml.safe_load(value) for key, value in parse_pairs("KEY=VALUE", settings).items()}
+    given = {key: yaml.safe_load(value) for key, value in parse_pairs("setting", settings).items()}
     _say(connect().change_cluster(name, given), as_json)
 
 
@@ -298,7 +299,11 @@ def uncordon(name: Name, node: Nodes, as_json: Json = False) -> None:
         print_json({"uncordoned": node})
 
 
-def cost(by: Annotated[CostBy, option("WHAT", "run, user or cluster.")] = "run", as_json: Json = False) -> None:
+def cost(
+    by: Annotated[CostBy, option("WHAT", "run, user or cluster.")] = "run",
+    all_: Annotated[bool, switch("Print every line, not only the 20 greatest.", "--all")] = False,
+    as_json: Json = False,
+) -> None:
     """Show node hours used, and their cost where prices are known.
 
     \b
@@ -307,7 +312,9 @@ def cost(by: Annotated[CostBy, option("WHAT", "run, user or cluster.")] = "run",
       muster cost --by user --json
     """
     found = connect_to_read().cost(by)
-    print_result(found, cost_lines(found), as_json)
+    print_result(found, cost_lines(found, None if all_ else _COST_LINES), as_json)
+    if not all_ and not as_json and len(found.lines) > _COST_LINES:
+        say(f"{len(found.lines) - _COST_LINES:,} more: `muster cost --all`")
 
 
 def _show(view: ClusterView, as_json: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -13,11 +14,14 @@ from muster.cli.commands.shards.packing import index, pack
 from muster.cli.commands.stored.assets import archive, diff
 from muster.cli.commands.stored.copying import cp, download, sync, upload
 from muster.cli.commands.stored.listing import cat, du, ls, rm, watch
-from muster.cli.console import say
+from muster.cli.console import columns, say
 from muster.cli.options import Json, argument, option, print_json, print_result, switch
 from muster.cli.text import counted, moment, size, table
+from muster.cli.views.columns import Column, fit
 from muster.client.connect import connect
 from muster.client.storage import Storage, local_files
+from muster.errors import UserError
+from muster.job.assets.data import read_data_file
 from muster.storage.addresses import DEFAULT_DATASTORE, parse_address
 from muster.wire.codec import to_json
 from muster.wire.data.assets import AssetView, NewAsset
@@ -26,8 +30,13 @@ Asset = Annotated[str, argument("ASSET", "NAME, NAME:VERSION or NAME@latest.")]
 
 
 def create(
-    name: Annotated[str, argument("NAME", "The asset's name.")],
-    path: Annotated[str, option("PATH", "A local file or folder, which is copied, or an address.", "--path")],
+    name: Annotated[str | None, argument("NAME", "The asset's name.")] = None,
+    path: Annotated[
+        str | None, option("PATH", "A local file or folder, which is copied, or an address.", "--path")
+    ] = None,
+    file: Annotated[
+        str | None, option("FILE", "A data asset's file (.yml); options win over it.", "-f", "--file")
+    ] = None,
     version: Annotated[str | None, option("VERSION", "Its version (default: the next number).")] = None,
     kind: Annotated[
         Literal["uri_file", "uri_folder", "mltable"] | None,
@@ -45,9 +54,13 @@ def create(
     Examples:
       muster data create digits --path ./images
       muster data create images --path azureml://datastores/scratch --version 2012
+      muster data create --file data.yml
     """
+    asset, path = _described(name, path, file)
+    asset = replace(
+        asset, version=version or asset.version, type=kind or asset.type, description=description or asset.description
+    )
     storage = Storage(connect().calls)
-    asset = NewAsset(name, "", version, kind, description)
     if parse_address(path).kind == "local" and not path.startswith("file:"):
         source = Path(path).expanduser()
         meter = Meter(sum(file.stat().st_size for _, file in local_files(source)))
@@ -59,6 +72,18 @@ def create(
         print_json(made)
         return
     say(f"azureml:{made.name}:{made.version}: {_amount(made)} at {made.address}")
+
+
+def _described(name: str | None, path: str | None, file: str | None) -> tuple[NewAsset, str]:
+    """The asset of a file, or of a name and a path; what the command line says wins."""
+    if file is None:
+        if name is None or path is None:
+            missing = "a name" if name is None else "where the data lies (--path)"
+            raise UserError(f"{missing} is missing", "`muster data create NAME --path PATH`, or --file FILE.")
+        return NewAsset(name, ""), path
+    said = read_data_file(Path(file), name)
+    asset = NewAsset(said.name, "", said.version, said.type, said.description, tags=said.tags)
+    return asset, path or said.path
 
 
 def list_(
@@ -94,7 +119,11 @@ def list_(
         ]
         for item in found
     ]
-    print_result(found, table(["ASSET", "TYPE", "SIZE", "MADE", "WHERE"], rows), as_json)
+    heads = [
+        Column("ASSET", 12), Column("TYPE", leaves=3), Column("SIZE", leaves=1), Column("MADE", leaves=2),
+        Column("WHERE", 24, leaves=4),
+    ]  # fmt: skip
+    print_result(found, fit(heads, rows, columns(sys.stdout)), as_json)
 
 
 def show(

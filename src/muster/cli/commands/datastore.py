@@ -19,6 +19,7 @@ from muster.client.connect import connect, connect_to_read
 from muster.client.storage import Storage
 from muster.defaults import GRANT_S
 from muster.errors import NotFound, UserError
+from muster.job.assets.datastore import read_datastore_file
 from muster.wire.codec import Json as Value
 from muster.wire.data.datastores import DatastoreView, NewDatastore
 
@@ -27,7 +28,10 @@ Secret = "a file that holds it, or - for standard input"
 
 
 def create(
-    name: Name,
+    name: Annotated[str | None, argument("NAME", "The datastore's name.")] = None,
+    file: Annotated[
+        str | None, option("FILE", "A datastore's file (.yml), which says all of it.", "-f", "--file")
+    ] = None,
     path: Annotated[str | None, option("FOLDER", "A folder of the server's machine.")] = None,
     nfs: Annotated[str | None, option("FOLDER", "A share that all nodes mount at this path.")] = None,
     url: Annotated[str | None, option("URL", "An address that fsspec knows: s3://…, sftp://….")] = None,
@@ -63,7 +67,13 @@ def create(
       muster datastore create scratch --path ./images
       muster datastore create blob --account mydata --container images --sas sas.txt
       muster datastore create logs --url s3://bucket/logs --secret-options keys.json
+      muster datastore create --file datastore.yml
     """
+    if file is not None:
+        _say_made(_of_file(file, name, replace, create), as_json)
+        return
+    if name is None:
+        raise UserError("a name is missing", "`muster datastore create NAME …`, or --file FILE.")
     kind = _kind(path=path, nfs=nfs, url=url, container=container, share=share)
     options: dict[str, Value] = {
         "path": str(Path(path).expanduser().absolute()) if path else nfs or below,
@@ -86,7 +96,16 @@ def create(
         except ValueError:
             raise UserError("--secret-options is not JSON.", 'Write {"key": "…", "secret": "…"}.') from None
     given = {key: value for key, value in options.items() if value is not None}
-    made = _registered(NewDatastore(name, kind, given, credential, description, create), replace)
+    _say_made(_registered(NewDatastore(name, kind, given, credential, description, create), replace), as_json)
+
+
+def _of_file(file: str, name: str | None, replace: bool, create: bool) -> DatastoreView:
+    said = read_datastore_file(Path(file), name)
+    wanted = NewDatastore(said.name, said.kind, said.options, said.credential, said.description, create)
+    return _registered(wanted, replace)
+
+
+def _say_made(made: DatastoreView, as_json: bool) -> None:
     say(f"datastore {made.name}: {made.location}, credential: {made.credential}")
     if made.notice:
         notice(made.notice)

@@ -13,7 +13,7 @@ from typing import Annotated
 from muster.cli.console import Paint, say
 from muster.cli.images import Image, images_here
 from muster.cli.options import Json, argument, option, print_result, switch
-from muster.cli.text import duration, size
+from muster.cli.text import counted, duration, size
 from muster.cli.views.environment import (
     BuiltView,
     CuratedView,
@@ -144,7 +144,7 @@ def build(
     except Failure as failure:
         raise UserError(f"{recipe.label} could not be built: {failure.message}", failure.next, failure.code) from None
     took = "was there already" if there else f"built in {duration(time.monotonic() - began)}"
-    line = f"{built.key}  {took}  {len(built.record.lock)} packages  {size(built.size)}"
+    line = f"{built.key}  {took}  {counted(len(built.record.lock), 'package')}  {size(built.size)}"
     print_result(_built_view(built, cache), [line], as_json)
     if not as_json:
         say(use_of(name))
@@ -163,11 +163,15 @@ def use_of(name: str) -> str:
 
 
 def register(
-    name: Annotated[str, argument("NAME", "The name for jobs to use.")],
+    name: Annotated[str, argument("NAME", "The name for jobs to use; without it, the one that the file says.")],
     file: Annotated[
-        str,
-        argument("FILE", "A conda file (.yml), requirements (.txt), a Dockerfile, or a job file with an environment."),
-    ],
+        str | None,
+        argument(
+            "FILE",
+            "A conda file (.yml), requirements (.txt), a Dockerfile, an environment of Azure ML, or a job file "
+            "with an environment.",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Register an environment in the workspace; jobs name it as `environment: azureml:NAME`.
@@ -178,7 +182,9 @@ def register(
     \b
     Examples:
       muster env register sums environment.yml
+      muster env register environment.yml
     """
+    named, file = (name, file) if file is not None else (None, name)
     job = _described(Path(file))
     if job is None:
         hint = "Give a conda file, a requirements file, a Dockerfile or a job file."
@@ -187,7 +193,7 @@ def register(
     if spec.environment is None or isinstance(spec.environment, str) or spec.environment.is_a_name:
         hint = "Write packages, an image or a Dockerfile into its `environment`."
         raise UserError(f"{file} describes no environment of its own.", hint)
-    kept = register_environment(connect(), name, spec, base_dir)
+    kept = register_environment(connect(), named or spec.environment.name or Path(file).stem, spec, base_dir)
     line = f"{kept.name}  version {kept.version}  for jobs: `environment: azureml:{kept.name}`"
     print_result(kept, [line], as_json)
 

@@ -70,7 +70,8 @@ def _read(name: str, exit_code: int | None) -> LogFile:
             text = file.read().decode(errors="replace")
     except OSError as error:
         raise UserError(
-            f"{name} cannot be read: {error.strerror}", "Give the files that the failed job printed to."
+            f"{name} cannot be read: {error.strerror}",
+            "Give the files that the failed job printed to. Of a run, `muster show RUN` has the verdict.",
         ) from None
     if not text.strip():
         raise UserError(f"{name} is empty", "Give the files that the failed job printed to.")

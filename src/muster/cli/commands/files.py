@@ -68,6 +68,8 @@ def download(
 
 def _download_files(client: Client, view: RunView, chosen: Sequence[FileView], root: Path, as_json: bool) -> None:
     targets = [target_of(root, entry.path) for entry in chosen]
+    if root.is_file():
+        raise UserError(f"{root} is a file, and a folder is needed.", "Choose another one with --to.")
     root.mkdir(parents=True, exist_ok=True)
     meter = Meter(sum(entry.size for entry in chosen))
     left: dict[str, str] = {}

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from muster.cli import exits
-from muster.cli.console import Paint, print_lines, say
+from muster.cli.console import Paint, patience, print_lines, say
 from muster.cli.console import columns as terminal_columns
 from muster.cli.lazy import find
 from muster.cli.options import (
@@ -29,6 +29,7 @@ from muster.cli.options import (
     switch,
 )
 from muster.cli.overrides import parse_pairs
+from muster.cli.text import size
 from muster.cli.views.run import everything, headline, ref, verdict
 from muster.client.api import Client
 from muster.client.connect import connect, connect_to_read
@@ -167,10 +168,12 @@ def rm(runs: Runs, yes: Annotated[bool, switch("Do not ask.", "--yes", "-y")] = 
         )
     if not yes:
         _ask([f"{view.id}  {ref(view)}  {view.status}" for view in views.values()])
-    for run_id in views:
-        client.remove(run_id)
+    for number, view in enumerate(views.values(), 1):
+        of = f" ({number} of {len(views)})" if len(views) > 1 else ""
+        with patience(f"removing {view.id}{of}: {size(sum(file.size for file in view.files))}"):
+            client.remove(view.id)
         if not as_json:
-            print(f"{run_id} is removed")
+            print(f"{view.id} is removed")
     if as_json:
         print_json({"removed": list(views)})
 

@@ -37,19 +37,20 @@ def command(
 ) -> None:
     """Try Muster's queue on a trace of your own cluster.
 
-    It shows what waits and GPU use would have been under Muster, with and without declared time limits, and first in,
-    first out.
+    It shows what waits and GPU use would have been under Muster, with and without declared time limits (jobs that
+    declared none get 1.1 to 3 times what they took, rounded up), and first in, first out.
 
-    The file is what `sacct -a -X -P --format=JobID,User,JobName,Partition,Submit,Start,End,Timelimit,NNodes,ReqTRES`
-    prints, or a CSV file with the columns start, length and gpus (seconds or dates; user, experiment, name, limit and
-    nodes are used where they are given), or one with num_gpu, creation_time and deletion_time. Jobs that declared no
-    time limit get one for the policies with limits: 1.1 to 3 times what they took, rounded up.
+    The file is an export of Slurm's sacct (below), or a CSV file with the columns start, length and gpus (seconds or
+    dates; user, experiment, name, limit and nodes are used where given), or with num_gpu, creation_time and
+    deletion_time.
+
+    \b
+      sacct -aXP -S now-30days \\
+        -o User,JobName,Partition,Submit,Start,End,Timelimit,NNodes,ReqTRES
 
     \b
     Examples:
-      muster simulate --trace month.csv --nodes 2 --gpus 8
-      muster simulate --trace month.csv --policy muster --policy fifo --plot month.svg
-      muster simulate --trace month.csv --json
+      muster simulate --trace month.csv --nodes 2 --gpus 8 --policy muster --policy fifo
     """
     chosen = _policies(policy)
     if plot is not None and plot.suffix != ".svg":
@@ -58,8 +59,7 @@ def command(
     count = nodes or nodes_for(entries, gpus)
     found = select(entries, Selection(from_day, days, jobs, longest_days * DAY_S), gpus, count * gpus)
     machines = Machines(count, gpus, found.days)
-    span = f"{found.days:.1f} days" if found.days >= 1 else duration(found.days * DAY_S)
-    title = f"{counted(len(found.jobs), 'job')} of {span} on {count} × {gpus} GPUs"
+    title = f"{counted(len(found.jobs), 'job')} of {_span(found.days)} on {count} × {gpus} GPUs"
     say(title)
     for text in found.left_out:
         say(f"  left out: {text}")
@@ -79,6 +79,10 @@ def _entries(trace: Path) -> list[Entry]:
         return read(trace.read_text(errors="replace"), str(trace))
     except OSError as error:
         raise NotFound(f"{trace} cannot be read: {error.strerror}", "Give the file of a trace.") from error
+
+
+def _span(days: float) -> str:
+    return f"{days:.1f} days" if days >= 1 else duration(days * DAY_S)
 
 
 def _print(figures: list[report.Figures], outcomes: list[Outcome]) -> None:

@@ -303,7 +303,7 @@ def status_lines(found: WorkspaceStatus, paint: Paint, room: int | None = None) 
                 f"{paint('agents', 'dim')}     {listed_agents(found.agents)}; `muster down` ends those without work"
             )
         return lines
-    lines.append(f"{paint('server', 'dim')}     {server.url}  version {server.version}  process {server.pid}")
+    lines.append(f"{paint('server', 'dim')}     {server.url}  {server.version}  process {server.pid}")
     if server.others:
         lines.append(f"{paint('others', 'dim')}     {server.others}  `muster login` there")
     if server.trouble:

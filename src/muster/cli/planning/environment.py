@@ -9,6 +9,7 @@ from pathlib import Path
 
 from muster.cli.text import duration
 from muster.client.connect import connect
+from muster.client.models import Models
 from muster.client.storage import Storage
 from muster.client.submit import packages_here, with_imports
 from muster.environments.files import with_contents
@@ -20,9 +21,12 @@ from muster.environments.venvs.cache import Cache
 from muster.environments.venvs.interpreters import NoInterpreter, find, host_platform
 from muster.environments.venvs.recipe import key_of, without_secrets
 from muster.errors import JobError, NotFound, ServerUnavailable
+from muster.job import rules
 from muster.job.parts import EnvironmentSpec, Input, Mpi
 from muster.job.rules import SNAPSHOT, is_snapshot
 from muster.job.spec import JobSpec
+from muster.models import references
+from muster.models.references import RunPath, is_model_input
 from muster.paths import environments_dir
 from muster.storage.addresses import parse_address
 from muster.wire.codec import Json
@@ -61,19 +65,36 @@ def planned(spec: JobSpec, base_dir: Path) -> PlannedEnvironment:
 
 
 def check_data(spec: JobSpec) -> None:
-    """Refuse data assets that are not there, where the workspace's server is running."""
+    """Refuse data assets and models that are not there, where the workspace's server is running."""
     for name, value in spec.inputs.items():
-        if not isinstance(value, Input) or not (value.path or "").startswith("azureml:"):
-            continue
-        location = parse_address(value.path or "")
-        if location.kind != "asset":
+        if not isinstance(value, Input) or not rules.is_address(value.path or ""):
             continue
         try:
-            Storage(connect(start=False).calls).asset(location.store, location.version)
-        except (ServerUnavailable, NotFound) as error:
-            if isinstance(error, NotFound):
-                hint = f"Make it with `muster data create`, or give another place: --input {name}=PATH."
-                raise JobError(f"inputs.{name}: {error.message}", hint) from error
+            _look(value)
+        except ServerUnavailable:
+            continue
+        except NotFound as error:
+            hint = f"Make it with `muster data create`, or give another place: --input {name}=PATH."
+            if is_model_input(value.path or "", value.type):
+                hint = f"Register it with `muster model register`, or give another place: --input {name}=PATH."
+            raise JobError(f"inputs.{name}: {error.message}", hint) from error
+        except JobError as error:
+            raise JobError(f"inputs.{name}: {error.message}", error.hint) from error
+
+
+def _look(value: Input) -> None:
+    """Ask the server for what an input names; addresses elsewhere are only read."""
+    path = value.path or ""
+    if is_model_input(path, value.type):
+        reference = references.parse(path)
+        if isinstance(reference, RunPath):
+            connect(start=False).run(reference.run)
+        else:
+            Models(connect(start=False).calls).details(path)
+        return
+    location = parse_address(path)
+    if location.kind == "asset":
+        Storage(connect(start=False).calls).asset(location.store, location.version)
 
 
 def _as_if_sent(spec: JobSpec) -> JobSpec:

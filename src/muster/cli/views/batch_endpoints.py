@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from muster.cli.text import moment, number, table
+from muster.cli.text import moment, number
 from muster.cli.views.columns import Column, fit
 from muster.wire.serving.batch import BatchDeploymentView, BatchEndpointView
 
@@ -12,8 +12,8 @@ from muster.wire.serving.batch import BatchDeploymentView, BatchEndpointView
 def listing(endpoints: Sequence[BatchEndpointView], now: float, room: int | None) -> list[str]:
     """A line for each batch endpoint."""
     columns = [
-        Column("BATCH ENDPOINT", 14), Column("DEFAULT", 8), Column("DEPLOYMENTS", leaves=2), Column("MODEL", leaves=3),
-        Column("CHANGED", leaves=1),
+        Column("BATCH ENDPOINT", 14), Column("DEFAULT", 8), Column("DEPLOYMENTS", leaves=2), Column("MODEL", leaves=1),
+        Column("CHANGED", leaves=3),
     ]  # fmt: skip
     rows = []
     for view in endpoints:
@@ -31,7 +31,7 @@ def listing(endpoints: Sequence[BatchEndpointView], now: float, room: int | None
     return fit(columns, rows, room)
 
 
-def description(view: BatchEndpointView, now: float) -> Iterator[str]:
+def description(view: BatchEndpointView, now: float, room: int | None = None) -> Iterator[str]:
     """Everything that there is to say about one batch endpoint."""
     said = {
         "endpoint": view.name,
@@ -45,19 +45,12 @@ def description(view: BatchEndpointView, now: float) -> Iterator[str]:
     if not view.deployments:
         yield f"nothing is deployed: `muster batch-endpoint deploy -f FILE --endpoint {view.name}`"
         return
-    header = (
-        "DEPLOYMENT",
-        "MODEL",
-        "SCRIPT",
-        "NODES",
-        "PROCS",
-        "MINI-BATCH",
-        "RETRIES",
-        "TIMEOUT",
-        "OUTPUT",
-        "COMPUTE",
-    )
-    yield from table(header, [_deployment(item) for item in view.deployments])
+    columns = [
+        Column("DEPLOYMENT", 12), Column("MODEL", 8), Column("SCRIPT", 8), Column("NODES"), Column("PROCS"),
+        Column("MINI-BATCH", leaves=1), Column("RETRIES", leaves=4), Column("TIMEOUT", leaves=5),
+        Column("OUTPUT", 10, leaves=3), Column("COMPUTE", leaves=2),
+    ]  # fmt: skip
+    yield from fit(columns, [_deployment(item) for item in view.deployments], room)
     yield ""
     yield f"its runs: `muster batch-endpoint runs {view.name}`"
 

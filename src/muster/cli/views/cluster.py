@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from muster.cli.console import Paint
-from muster.cli.text import moment, size, table
+from muster.cli.text import counted, moment, size, table
 from muster.wire.clusters import ClusterUse, ClusterView, CostLine, CostReport, NodeStateView, NodeView
 
 
@@ -29,7 +29,7 @@ def listing(clusters: Sequence[ClusterView]) -> list[str]:
 
 def summary(view: ClusterView) -> str:
     limits = f"{view.min_nodes} to {view.max_nodes} nodes"
-    return f"cluster {view.name} is {view.state}: {len(view.nodes)} nodes now, {limits}"
+    return f"cluster {view.name} is {view.state}: {counted(len(view.nodes), 'node')} now, {limits}"
 
 
 def cluster_lines(view: ClusterView, paint: Paint, now: float, use: ClusterUse | None = None) -> list[str]:
@@ -42,7 +42,8 @@ def cluster_lines(view: ClusterView, paint: Paint, now: float, use: ClusterUse |
         ("priority", view.vm_priority if view.vm_priority != "dedicated" else None),
         ("price", f"${view.price_per_hour:g} per node and hour" if view.price_per_hour is not None else None),
         ("set-up", view.options.get("setup")),
-        ("queued", f"{view.queued} runs" if view.queued else None),
+        ("mounts", _mounts(view)),
+        ("queued", counted(view.queued, "run") if view.queued else None),
         ("in use", _used(use) if use is not None else None),
         ("about", view.options.get("description")),
     ]
@@ -70,12 +71,12 @@ def history_lines(states: Sequence[NodeStateView], now: float) -> list[str]:
     return table(("WHEN", "STATE", "WHY"), rows)
 
 
-def cost_lines(found: CostReport) -> list[str]:
-    """Node hours and money by run, user or cluster."""
+def cost_lines(found: CostReport, limit: int | None = None) -> list[str]:
+    """Node hours and money by run, user or cluster: the greatest first, and at most so many of them."""
     if not found.lines or found.total is None:
         return ["nothing has run yet"]
     head = (found.by.upper(), "RUNS", "NODE HOURS", "GPU HOURS", "COST")
-    rows = [(line.key, *_figures(line)) for line in found.lines]
+    rows = [(line.key, *_figures(line)) for line in found.lines[:limit]]
     return table(head, [*rows, ("total", *_figures(found.total))])
 
 
@@ -84,6 +85,18 @@ def _extent(view: ClusterView) -> str:
         return f"{len(view.nodes)}, lent by {view.engine} for each run"
     idle_s = view.idle_seconds_before_scaledown
     return f"{len(view.nodes)} now, {view.min_nodes} to {view.max_nodes}; idle ones are released after {idle_s:g} s"
+
+
+def _mounts(view: ClusterView) -> str:
+    """Where jobs find what, one a line."""
+    given = view.options.get("mounts")
+    mounts = [mount for mount in given if isinstance(mount, Mapping)] if isinstance(given, list) else []
+    lines = [
+        f"$MUSTER_MOUNTS/{mount.get('target')}  {mount.get('source')}"
+        + ("" if mount.get("read_only", True) else ", can be written to")
+        for mount in mounts
+    ]
+    return f"\n{' ' * 11}".join(lines)
 
 
 def _used(use: ClusterUse) -> str | None:
@@ -109,10 +122,10 @@ def _kind(view: ClusterView) -> str:
     known, node = view.size, view.node
     if known:
         gpus = f", {known.gpus} {known.gpu}" if known.gpus else ""
-        return f"{known.name} ({known.cpus} CPUs{gpus}{', InfiniBand' if known.infiniband else ''})"
+        return f"{known.name} ({counted(known.cpus, 'CPU')}{gpus}{', InfiniBand' if known.infiniband else ''})"
     if view.options.get("vm_size"):
         return str(view.options["vm_size"])
     if not node:
         return ""
-    gpus = f", {node.gpus} GPUs" if node.gpus else ""
-    return f"{node.cpus} CPUs{gpus}, {size(node.memory_bytes)}"
+    gpus = f", {counted(node.gpus, 'GPU')}" if node.gpus else ""
+    return f"{counted(node.cpus, 'CPU')}{gpus}, {size(node.memory_bytes)}"

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from muster.cli.text import counted, moment, number, table
 from muster.cli.views.columns import Column, fit
+from muster.host.fingerprints import fingerprint
 from muster.wire.serving.canary import CanaryView
 from muster.wire.serving.endpoints import DeploymentView, EndpointView, ServingFigures
 
@@ -36,6 +37,7 @@ def description(view: EndpointView, now: float) -> Iterator[str]:
         "endpoint": view.name,
         "state": view.state,
         "address": view.scoring_uri or "none yet",
+        "certificate": fingerprint(view.certificate) if view.certificate else "",
         "opened by": {"key": "keys"}.get(view.auth_mode, f"tokens ({view.auth_mode})"),
         "front door": view.run or "none yet",
         "description": view.description or "",

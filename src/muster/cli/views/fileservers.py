@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from muster.cli.text import counted, moment, size, table
+from muster.cli.text import counted, folded, moment, size
 from muster.cli.views.columns import Column, fit
 from muster.wire.data.fileservers import FileServerView, FillView
 
@@ -12,8 +12,8 @@ from muster.wire.data.fileservers import FileServerView, FillView
 def listing(servers: Sequence[FileServerView], now: float, room: int | None) -> list[str]:
     """A line for each file server."""
     columns = [
-        Column("FILE SERVER", 12), Column("STATE"), Column("HOLDS", leaves=2), Column("ADDRESS", 20, leaves=4),
-        Column("CLUSTER", leaves=3), Column("MADE", leaves=1),
+        Column("FILE SERVER", 12), Column("STATE"), Column("HOLDS", leaves=1), Column("ADDRESS", leaves=2),
+        Column("CLUSTER", leaves=3), Column("MADE", leaves=4),
     ]  # fmt: skip
     rows = [
         [
@@ -34,7 +34,7 @@ def address(view: FileServerView) -> str:
     return f"nfs://{view.address}:{view.port}{view.export}" if view.address and view.port else ""
 
 
-def description(view: FileServerView, now: float) -> Iterator[str]:
+def description(view: FileServerView, now: float, room: int | None = None) -> Iterator[str]:
     """Everything that there is to say about one file server."""
     restarted = f", started anew {counted(view.restarts, 'time')}" if view.restarts else ""
     said = {
@@ -55,22 +55,31 @@ def description(view: FileServerView, now: float) -> Iterator[str]:
     if not view.fills:
         yield f"it is empty: `muster fileserver fill {view.name} azureml://…` brings data"
         return
-    rows = [(fill.source, f"/{fill.to}", fill.progress.state, progress(fill)) for fill in view.fills]
-    yield from table(("FILLED FROM", "TO", "STATE", "PROGRESS"), rows)
+    columns = [Column("FILLED FROM", 24), Column("TO", 6), Column("STATE"), Column("PROGRESS", 16)]
+    rows = [(_end_of(fill.source, room), f"/{fill.to}", fill.progress.state, progress(fill)) for fill in view.fills]
+    yield from fit(columns, rows, room)
     for fill in view.fills:
         if fill.progress.state == "failed":
-            yield f"{fill.source}: {fill.progress.text}"
+            yield folded(f"{fill.source}: {fill.progress.text.removeprefix(f'{fill.source}: ')}", room)
             if fill.progress.next:
-                yield f"  {fill.progress.next}"
+                yield folded(f"  {fill.progress.next}", room)
     yield ""
-    yield f"jobs name its files azureml://datastores/{view.datastore}/paths/…; clusters on other machines mount it:"
+    yield folded(
+        f"jobs name its files azureml://datastores/{view.datastore}/paths/…; clusters on other machines mount it:", room
+    )
     yield f"  mounts: [{{source: 'fileserver:{view.name}', target: {view.name}}}]"
+
+
+def _end_of(source: str, room: int | None) -> str:
+    """An address in half of the room; what tells one from another stands at its end."""
+    most = len(source) if room is None else room // 2
+    return source if len(source) <= most else f"…{source[1 - most :]}"
 
 
 def progress(fill: FillView) -> str:
     """How far a fill is, in a few words."""
     now = fill.progress
-    if now.state in ("waiting", "listing"):
+    if now.state in ("waiting", "listing") or (now.state == "failed" and not now.total_files):
         return "-"
     if now.state == "filled":
         return f"{counted(now.total_files, 'file')}, {size(now.total_bytes)}"

@@ -12,7 +12,7 @@ from muster.cli.console import Paint
 from muster.cli.text import age, duration, moment, number
 from muster.cli.views.columns import Column, fit
 from muster.cli.views.metrics import diverged, figure, is_number
-from muster.cli.views.movement import silence
+from muster.cli.views.movement import silence, silent_for
 from muster.cli.views.queue_job import queue_job
 from muster.errors import UserError
 from muster.wire import states
@@ -155,7 +155,7 @@ def why(view: RunView, now: float) -> str:
     if view.starts_between is not None:
         # First, so that a long reason cannot cut it off.
         return f"starts {between(view.starts_between, now)}: {first_line(view.reason)}"
-    return first_line(view.reason) or silence(view.moved_at, now) or diverged(view.metrics)
+    return first_line(view.reason) or silent_for(view.moved_at, now) or diverged(view.metrics)
 
 
 def between(given: Between | None, now: float) -> str | None:

@@ -11,3 +11,9 @@ def silence(moved_at: float | None, now: float) -> str:
     if moved_at is None or now - moved_at < SILENCE_S:
         return ""
     return f"no output or metric for {duration(now - moved_at)}"
+
+
+def silent_for(moved_at: float | None, now: float) -> str:
+    """The same for a narrow column, the time first: `4m 10s without output or metric`."""
+    said = silence(moved_at, now)
+    return f"{duration(now - moved_at)} without output or metric" if said and moved_at is not None else ""

@@ -11,6 +11,7 @@ from muster.wire.tunnels import ProcessStacks, StackFrame, ThreadStack
 _OWN = re.compile(r".*/attempts/[^/]+\.\d+/work/")
 _LIBRARY = re.compile(r".*/(?:site|dist)-packages/")
 _STANDARD = re.compile(r".*/lib/(python\d[\d.]*/)")
+_IMPORTING = "<frozen importlib"
 _WIDEST = 36
 
 
@@ -61,11 +62,16 @@ def page(groups: Sequence[Group]) -> Iterator[str]:
             if len(group.threads) > 1:
                 yield f"  thread {thread.name or '?'}"
             indent = "    " if len(group.threads) > 1 else "  "
-            width = min(_WIDEST, max((len(frame.function) for frame in thread.frames), default=0))
-            for frame in thread.frames:
+            width = min(_WIDEST, max((len(frame.function) for frame in _shown(thread.frames)), default=0))
+            for frame in _shown(thread.frames):
                 yield f"{indent}{frame.function:<{width}}  {short_path(frame.file)}:{frame.line}"
             if not thread.frames:
                 yield f"{indent}(outside Python)"
+
+
+def _shown(frames: Sequence[StackFrame]) -> list[StackFrame]:
+    """Without the four or five calls that Python itself makes for each import, unless there is nothing else."""
+    return [frame for frame in frames if not frame.file.startswith(_IMPORTING)] or list(frames)
 
 
 def ranges(numbers: Sequence[int]) -> str:

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from muster.client.endpoints.calls import Endpoints
 from muster.errors import Conflict, UserError
+from muster.host.http import Address, open_connection
 from muster.wire.serving.endpoints import EndpointKeys, EndpointView
 
 PIN = "azureml-model-deployment"
@@ -47,10 +48,11 @@ def invoke(endpoints: Endpoints, name: str, body: bytes, deployment: str | None 
 def post(view: EndpointView, body: bytes, shown: str, deployment: str | None = None) -> Answer:
     """Send a body to an endpoint's scoring address."""
     address = urlsplit(view.scoring_uri or "")
+    base = Address(f"{address.scheme}://{address.netloc}", pinned_certificate=view.certificate)
     headers = {"Authorization": f"Bearer {shown}", "Content-Type": "application/json"}
     if deployment:
         headers[PIN] = deployment
-    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=_ANSWER_S)
+    connection = open_connection(base, _ANSWER_S, external=False, tls=None)
     try:
         connection.request("POST", address.path, body, headers)
         response = connection.getresponse()

@@ -81,10 +81,15 @@ def settings_of(said: DeploymentFile, limits: RequestLimits, model: ModelView | 
         max_replicas=scaling.most,
         target_percent=float(scaling.target_percent),
         polling_s=scaling.polling_s,
+        idle_s=scaling.idle_s,
         probe_delay_s=probe.delay_s,
         probe_period_s=probe.period_s,
         probe_timeout_s=probe.timeout_s,
         probe_failures=probe.failures,
+        collections=said.collecting.collections,
+        sampling_rate=said.collecting.sampling_rate,
+        rolling_rate=said.collecting.rolling_rate,
+        captured_headers=said.collecting.headers,
     )
 
 

@@ -208,4 +208,5 @@ WITHOUT_EFFECT = {
     "idle_seconds_before_scaledown": "its nodes come with a job and go with it; engine slurm-pool keeps some",
     "vnet": "Slurm's nodes are where they are",
     "preemption": "who preempts whom is for Slurm to decide",
+    "max_passed_over": "who passes whom is for Slurm to decide",
 }

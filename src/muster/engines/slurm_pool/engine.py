@@ -26,7 +26,7 @@ from muster.wire.node.agents import AgentConfig
 log = logging.getLogger("muster.server")
 
 _FORGOTTEN_S = 10.0
-_HAS_MEANING = ("min_nodes", "idle_seconds_before_scaledown", "preemption")
+_HAS_MEANING = ("min_nodes", "idle_seconds_before_scaledown", "preemption", "max_passed_over")
 
 
 @dataclass

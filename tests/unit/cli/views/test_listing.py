@@ -101,7 +101,7 @@ def test_in_a_pipe_nothing_is_cut(views: list[Any], now: float) -> None:
 
 
 def test_a_run_that_stands_still_says_so_instead_of_its_rate(views: list[Any], now: float) -> None:
-    assert listing(views, PLAIN, now)[-1].endswith("no output or metric for 4m 10s")
+    assert listing(views, PLAIN, now)[-1].endswith("4m 10s without output or metric")
     assert "no output or metric for 4m 10s" in "\n".join(everything(views[3], PLAIN, now))
 
 

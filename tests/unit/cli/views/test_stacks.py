@@ -46,3 +46,13 @@ def test_ranges_and_paths_are_short() -> None:
     assert short_path("/x/lib/python3.11/site-packages/torch/nn/f.py") == "torch/nn/f.py"
     assert short_path("/usr/lib/python3.11/threading.py") == "python3.11/threading.py"
     assert short_path("/home/me/x.py") == "/home/me/x.py"
+
+
+def test_the_calls_that_python_makes_for_an_import_are_left_out() -> None:
+    frames = [StackFrame("<module>", f"{WORK}/net.py", 4)]
+    frames += [StackFrame("_find_and_load", "<frozen importlib._bootstrap>", 1176)] * 5
+    frames += [StackFrame("<module>", f"{WORK}/train.py", 1)]
+    stacks = ProcessStacks(0, 100, "python train.py", (ThreadStack("MainThread", tuple(frames)),), "")
+    assert list(page(grouped([stacks]))) == ["rank 0:", "  <module>  net.py:4", "  <module>  train.py:1"]
+    nothing_else = ProcessStacks(0, 100, "python", (ThreadStack("MainThread", tuple(frames[1:2])),), "")
+    assert "_find_and_load" in list(page(grouped([nothing_else])))[1]

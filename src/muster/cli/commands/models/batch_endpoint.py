@@ -139,7 +139,7 @@ def show(name: Name, as_json: Json = False) -> None:
       muster batch-endpoint show nightly
     """
     found = BatchEndpoints(connect_to_read().calls).show(name)
-    print_result(found, views.description(found, time.time()), as_json)
+    print_result(found, views.description(found, time.time(), columns(sys.stdout)), as_json)
 
 
 def invoke(

@@ -56,14 +56,20 @@ def create(
     compute: Annotated[
         str | None, option("NAME", "The cluster of its front door (default: that of its first deployment).")
     ] = None,
+    tls: Annotated[bool, switch("Answer over https, by an authority of the endpoint's own.", "--tls")] = False,
+    cert: Annotated[Path | None, option("FILE", "Answer over https with this certificate (PEM).", "--cert")] = None,
+    key: Annotated[Path | None, option("FILE", "The certificate's key (PEM).", "--key")] = None,
     as_json: Json = False,
 ) -> None:
     """Create an endpoint: an address with keys, to which models are deployed.
+
+    With --tls clients verify it by the certificate that `muster endpoint show NAME --certificate` prints.
 
     \b
     Examples:
       muster endpoint create digits
       muster endpoint create -f endpoint.yml
+      muster endpoint create digits --host 10.0.0.5 --tls
     """
     said = read_endpoint_file(file, name) if file is not None else None
     if said is None and name is None:
@@ -78,7 +84,8 @@ def create(
         raise UserError(f"--auth-mode {mode}: there is no such mode", f"Choose one of {', '.join(AUTH_MODES)}.")
     wanted = new_endpoint(
         said.name, description=said.description, tags=said.tags, properties=said.properties, auth_mode=mode,
-        compute=compute or said.compute, host=host, port=port,
+        compute=compute or said.compute, host=host, port=port, tls=tls or cert is not None,
+        certificate=_pem("--cert", cert), private_key=_pem("--key", key),
     )  # fmt: skip
     made = Endpoints(connect().calls).create(wanted)
     if as_json:
@@ -126,6 +133,7 @@ def deploy(
     elif deployment.has_come_up:
         say(_how_to_ask(view, deployment))
     if deployment.has_failed and not no_wait:
+        say(f"  `muster endpoint logs {view.name} -d {deployment.name}` has what it printed")
         raise typer.Exit(1)
 
 
@@ -143,14 +151,26 @@ def list_(as_json: Json = False) -> None:
     print_result(found, views.listing(found, time.time(), columns(sys.stdout)), as_json)
 
 
-def show(name: Name, as_json: Json = False) -> None:
+def show(
+    name: Name,
+    certificate: Annotated[
+        bool, switch("Print the certificate (PEM) by which clients verify an address of https.", "--certificate")
+    ] = False,
+    as_json: Json = False,
+) -> None:
     """Show an endpoint: its address, its deployments, and how fast they answer.
 
     \b
     Examples:
       muster endpoint show digits
+      muster endpoint show digits --certificate > digits.pem
     """
     found = Endpoints(connect_to_read().calls).show(name)
+    if certificate and not as_json:
+        if found.certificate is None:
+            raise NotFound(f"the endpoint {name} has no certificate", "Create it with --tls for one.")
+        print(found.certificate, end="")
+        return
     print_result(found, views.description(found, time.time()), as_json)
 
 
@@ -353,6 +373,13 @@ def _body(file: Path | None, data: str | None) -> bytes:
         return file.read_bytes()
     except OSError as error:
         raise JobError(f"{file} cannot be read: {error.strerror}", "Correct --request-file.") from error
+
+
+def _pem(name: str, file: Path | None) -> str | None:
+    try:
+        return None if file is None else file.read_text()
+    except (OSError, ValueError) as error:
+        raise UserError(f"{name} {file} cannot be read: {error}", "Give a PEM file.") from error
 
 
 def _percents(what: str, given: list[str]) -> Mapping[str, int]:

@@ -21,7 +21,7 @@ from muster.client.storage import local_files
 from muster.errors import JobError, UserError
 from muster.job.modelfile import ModelFile, read_model_file
 from muster.job.rules import is_address
-from muster.models.references import RunPath, parse
+from muster.models.references import RunPath, is_model_input, parse
 from muster.storage.addresses import parse_address
 from muster.wire.models import MODEL_TYPES, STAGES, ModelChanges, ModelType, ModelView, NewModel, Stage
 
@@ -264,7 +264,7 @@ def _register(models: Models, model: NewModel, source: str) -> ModelView:
         made = models.upload(folder, model, meter.add)
         meter.end()
         return made
-    if source.startswith(("runs:/", "models:/")):
+    if is_model_input(source, ""):
         return _from_run(models, model, source)
     address = str(parse_address(source))
     return models.register(_with(model, path=address.rstrip("/").rpartition("/")[2], address=address))

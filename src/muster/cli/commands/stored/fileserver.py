@@ -97,7 +97,7 @@ def show(name: Name, as_json: Json = False) -> None:
       muster fileserver show imagenet
     """
     view = FileServers(connect_to_read().calls).show(name)
-    print_result(view, views.description(view, time.time()), as_json)
+    print_result(view, views.description(view, time.time(), columns(sys.stdout)), as_json)
 
 
 def fill(
@@ -133,7 +133,9 @@ def fill(
     if found.progress.state != "filled":
         raise UserError(
             f"{source} could not be brought to {name}: {found.progress.text or view.why or view.state}",
-            found.progress.next or f"`muster fileserver show {name}` has more.",
+            found.progress.next
+            or f"`muster fileserver show {name}` has more. A fill that brought nothing yet gives way to the next one "
+            "of its folder: where the source is mistyped, type it again.",
         )
 
 

@@ -13,7 +13,7 @@ from muster.cli.console import print_lines, say
 from muster.cli.options import Json, argument, option, print_json, print_result, switch
 from muster.cli.text import table
 from muster.client.api import Client
-from muster.client.connect import refuse_plain
+from muster.client.connect import refuse_plain, refuse_stranger
 from muster.client.team.invitations import Link, join, read_link, sign_on
 from muster.client.team.login import forget, pinned_certificate, refuse_own_runs, remember
 from muster.client.team.sso import Code
@@ -65,6 +65,7 @@ def login(
     refuse_own_runs(folder)
     pinned = _given(certificate) if certificate is not None else _pinned(link, fingerprint)
     refuse_plain(Address(link.url, "secret"))
+    refuse_stranger(Address(link.url, "", pinned))
     token = _joined(link, pinned, sso, token_file)
     me = Client(Address(link.url, token, pinned)).myself()
     root = remember(link.url, token, pinned, folder)

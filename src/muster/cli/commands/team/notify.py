@@ -98,15 +98,16 @@ def list_(
     client = connect_to_read()
     found = client.receivers() if run is None else client.watches(run)
     now = time.time()
-    heads = [Column("NAME", 6), Column("KIND", leaves=3), Column("ADDRESS", 12, leaves=2)]
-    heads += [Column("RUNS", leaves=4), Column("WHEN", 6), Column("BY", leaves=5), Column("LAST", 12)]
+    if not found and not as_json:
+        say("no receivers; `muster notify add NAME ADDRESS` makes one" if run is None else "nobody in particular")
+        return
+    heads = [Column("NAME", 6), Column("KIND", leaves=4), Column("ADDRESS", 24, leaves=2)]
+    heads += [Column("RUNS", leaves=1), Column("WHEN", 14, leaves=3), Column("BY", leaves=5), Column("LAST", 32)]
     rows = [
         [item.name or "-", item.kind, item.address, item.runs, ",".join(item.when), item.owner or "", _last(item, now)]
         for item in found
     ]
-    print_result(found, fit(heads, rows, columns(sys.stdout)) if rows else [], as_json)
-    if not found and not as_json:
-        say("no receivers; `muster notify add NAME ADDRESS` makes one" if run is None else "nobody in particular")
+    print_result(found, fit(heads, rows, columns(sys.stdout)), as_json)
 
 
 def test(name: Name, as_json: Json = False) -> None:

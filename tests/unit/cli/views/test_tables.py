@@ -1,0 +1,71 @@
+"""Clusters, file servers and batch endpoints as somebody sees them at 80 columns."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from tests.sites.screens import golden
+
+from muster.cli.console import Paint
+from muster.cli.views import batch_endpoints, cluster, fileservers
+from muster.wire.clusters import ClusterView, NodeShape
+from muster.wire.data.fileservers import FileServerView, FillProgress, FillView
+from muster.wire.serving.batch import BatchDeploymentView, BatchEndpointView, BatchSettings
+
+SCREENS = Path(__file__).parent / "screens"
+NOON = time.mktime((2026, 1, 31, 12, 0, 0, 0, 0, -1))
+STORE = "azureml://datastores/workspaceblobstore/paths"
+
+
+def fits(name: str, lines: list[str]) -> None:
+    shown = [part for line in lines for part in line.split("\n")]
+    assert all(len(line) <= 80 for line in shown)
+    golden(SCREENS / f"{name}-80.txt", shown)
+
+
+def deployment(name: str, is_default: bool) -> BatchDeploymentView:
+    settings = BatchSettings("score.py", mini_batch_size=10)
+    return BatchDeploymentView(name, "nightly", is_default, 1, "resnet50:12", settings, 2, 4, "gpu-cluster")
+
+
+def test_a_batch_endpoint_fits_the_terminal() -> None:
+    deployments = (deployment("first", True), deployment("second", False))
+    view = BatchEndpointView("nightly", "first", deployments, None, {}, {}, "ada", NOON, NOON)
+    fits("batch-endpoint", list(batch_endpoints.description(view, NOON, 80)))
+
+
+def file_server(name: str) -> FileServerView:
+    fills = (
+        FillView(f"{STORE}/imagenet/train", "train", "ada", NOON, FillProgress(1, "filled", 9, 9, 3, 3)),
+        FillView(
+            f"{STORE}/imagenet/vall", "val", "ada", NOON,
+            FillProgress(2, "failed", text=f"{STORE}/imagenet/vall: No such file or directory; it is tried again"),
+        ),
+    )  # fmt: skip
+    return FileServerView(
+        name=name, state="serving", cluster="local", size_bytes=200 * 10**9, used_bytes=10**9, clients="10.1.0.0/16",
+        folder="/data", node="local-0", address="10.1.0.7", port=2049, export=f"/{name}", run="fileserver-1", why=None,
+        restarts=0, description=None, datastore=name, created_by="ada", created_at=NOON, updated_at=NOON, fills=fills,
+    )  # fmt: skip
+
+
+def test_a_file_server_fits_the_terminal() -> None:
+    fits("fileserver", list(fileservers.description(file_server("imagenet"), NOON, 80)))
+
+
+def test_the_address_of_a_file_server_is_whole() -> None:
+    fits("fileservers", fileservers.listing([file_server("imagenet"), file_server("validation")], NOON, 80))
+
+
+def test_a_cluster_says_what_it_mounts() -> None:
+    mounts = [
+        {"source": "fileserver:imagenet", "target": "imagenet"},
+        {"source": "10.1.0.7:/export/shared", "target": "shared", "read_only": False},
+    ]
+    view = ClusterView(
+        name="gpu", engine="local", state="ready", options={"mounts": mounts}, created_at=NOON, min_nodes=0,
+        max_nodes=2, lent=False, idle_seconds_before_scaledown=1800, vm_priority="dedicated", price_per_hour=None,
+        size=None, node=NodeShape(1, 1, 16 * 10**9), queued=1, nodes=(),
+    )  # fmt: skip
+    fits("cluster", cluster.cluster_lines(view, Paint(color=False), NOON))
