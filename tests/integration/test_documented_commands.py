@@ -140,7 +140,7 @@ def test_the_examples_of_the_command_reference_work(workspace: Path) -> None:
         if item.command.startswith("muster fileserver create") and "--cluster" in item.command:
             # It needs machines in a network of their own.
             continue
-        if item.command.split()[1] in ("shell", "stacks", "forward", "tensorboard") or item.command == "muster mlflow":
+        if needs_a_run_that_sleeps(item.command):
             enter_a_run_that_sleeps(item, workspace)
             continue
         if item.command.startswith("muster serve"):
@@ -173,11 +173,16 @@ def test_the_examples_of_the_command_reference_work(workspace: Path) -> None:
         execute(item, workspace, REFERENCE)
 
 
+def needs_a_run_that_sleeps(command: str) -> bool:
+    entering = command.split()[1] in ("shell", "stacks", "forward", "tensorboard")
+    return entering or command == "muster mlflow" or command.startswith("muster notify @latest")
+
+
 def enter_a_run_that_sleeps(item: Shown, folder: Path) -> None:
     """What goes on until Ctrl-C is ended once it serves."""
     if "@latest" in item.command:
         execute(Shown(0, "muster run sleeper.py --procs 2 --detach", None), folder, REFERENCE)
-    if item.command.split()[1] in ("shell", "stacks"):
+    if item.command.split()[1] in ("shell", "stacks", "notify"):
         execute(item, folder, REFERENCE)
     else:
         words = shlex.split(item.command)[1:] + (["--port", "0"] if "tensorboard" in item.command else [])

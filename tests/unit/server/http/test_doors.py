@@ -16,7 +16,9 @@ GRANT = frozenset({b"muster-grant"})
     [
         ("POST", "/api/v1/agents/hello", NONE),
         ("GET", "/api/v1/agents/n0/orders", NONE),
+        ("GET", f"/api/v1/snapshots/{'a' * 64}", NONE),
         ("GET", f"/api/v1/snapshots/{'a' * 64}/archive", NONE),
+        ("GET", f"/api/v1/snapshots/{'a' * 64}/files/src/an odd\nname.py", NONE),
         ("GET", "/api/v1/data/store/x", GRANT),
         ("PUT", "/api/v1/data/store/x", GRANT),
     ],
@@ -33,7 +35,7 @@ def test_agents_are_let_through(method: str, path: str, headers: frozenset[bytes
         ("GET", "/api/v1/data/store/x", GRANT | {b"authorization"}), ("POST", "/api/v1/shutdown", NONE),
         ("PUT", f"/api/v1/snapshots/{'a' * 64}", NONE), ("GET", "/api/v1/snapshots/../runs/archive", NONE),
         ("GET", "/api/v1/agents", NONE), ("GET", "//api/v1/agents/n0/orders", NONE), ("GET", "/", NONE),
-        ("DELETE", f"/api/v1/snapshots/{'a' * 64}/archive", NONE),
+        ("DELETE", f"/api/v1/snapshots/{'a' * 64}/archive", NONE), ("GET", f"/api/v1/snapshots/{'a' * 64}/files", NONE),
     ],
 )  # fmt: skip
 def test_people_are_not(method: str, path: str, headers: frozenset[bytes]) -> None:
