@@ -124,7 +124,7 @@ def test_the_examples_of_the_command_reference_work(workspace: Path) -> None:
     (workspace / "fails.py").write_text("raise SystemExit(3)\n")
     (workspace / "job.yml").write_text(JOB_FILE)
     (workspace / "cluster.yml").write_text("name: gpus\nsize: Standard_NC6s_v3\nmax_instances: 2\n")
-    (workspace / "environment.yml").write_text("dependencies: [{pip: [six==1.17.0]}]\n")
+    (workspace / "environment.yml").write_text("name: sums\ndependencies: [{pip: [six==1.17.0]}]\n")
     (workspace / "requirements.txt").write_text("six==1.17.0\n")
     (workspace / "project").mkdir()
     (workspace / "sas.txt").write_text("sv=2020-02-10&sr=c&sp=rl&sig=c2lnbmF0dXJl")
@@ -320,6 +320,10 @@ def prepare(folder: Path) -> None:
     (folder / "endpoint.yml").write_text("name: letters\nauth_mode: key\n")
     (folder / "batch-endpoint.yml").write_text("name: monthly\ndescription: once a month\n")
     (folder / "request.json").write_text('{"text": "hi"}')
+    (folder / "datastore.yml").write_text(
+        "name: flowers\ntype: azure_blob\naccount_name: garden\ncontainer_name: pictures\n"
+    )
+    (folder / "data.yml").write_text("name: letters\ntype: uri_folder\npath: images\n")
     (folder / "model.yml").write_text("name: resnet50\npath: images\n")
     (folder / "analyse.py").write_text("import os\nprint(os.environ['MLFLOW_TRACKING_URI'])\n")
     keep_in_mlflow(folder / "mlruns" / "0")

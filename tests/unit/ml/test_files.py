@@ -35,8 +35,8 @@ def test_endpoints_and_deployments() -> None:
     assert said.script is not None and said.script.name == "score.py" and said.code == ASSETS / "src"
     assert said.model is not None and Path(said.model).is_dir()
     batch = ml.load_batch_deployment(ASSETS / "batch_deployment.yml")
-    assert isinstance(batch, ModelBatchDeployment) and batch.said().name == "nonmlflowdp"
-    assert ml.load_batch_endpoint(ASSETS / "batch_endpoint.yml").said().name == "mybatchedp"
+    assert isinstance(batch, ModelBatchDeployment) and batch.said().name == "own-script"
+    assert ml.load_batch_endpoint(ASSETS / "batch_endpoint.yml").said().name == "petals-nightly"
 
 
 def test_what_was_read_can_be_changed() -> None:

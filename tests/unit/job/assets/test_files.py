@@ -35,19 +35,19 @@ def test_data_at_an_address(tmp_path: Path) -> None:
 
 def test_a_container_with_its_key() -> None:
     said = read_datastore_file(ASSETS / "blob.yml")
-    assert (said.name, said.kind) == ("blob_example", "azure-blob")
-    assert said.options == {"account": "mytestblobstore", "container": "data-container"}
+    assert (said.name, said.kind) == ("flower_blobs", "azure-blob")
+    assert said.options == {"account": "flowersblobs", "container": "pictures"}
     assert list(said.credential) == ["account_key"]
 
 
 def test_a_container_without_a_credential_and_a_protocol_of_hadoop() -> None:
     said = read_datastore_file(ASSETS / "blob_open.yml")
-    assert said.options == {"account": "mytestblobstore", "container": "data-container"} and not said.credential
+    assert said.options == {"account": "flowersblobs", "container": "pictures"} and not said.credential
 
 
 def test_a_share_and_a_lake() -> None:
     share = read_datastore_file(ASSETS / "share.yml")
-    assert share.kind == "azure-file" and share.options["share"] == "my-share" and list(share.credential) == ["sas"]
+    assert share.kind == "azure-file" and share.options["share"] == "garden" and list(share.credential) == ["sas"]
     lake = read_datastore_file(ASSETS / "lake.yml")
     assert lake.kind == "azure-blob" and lake.options["hierarchical"] is True and "identity" not in lake.options
     assert lake.credential == {"client_secret": "secret"} and "client_secret" not in lake.options

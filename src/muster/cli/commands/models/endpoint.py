@@ -69,7 +69,7 @@ def create(
     Examples:
       muster endpoint create digits
       muster endpoint create -f endpoint.yml
-      muster endpoint create digits --host 10.0.0.5 --tls
+      muster endpoint create numbers --host 10.0.0.5 --tls
     """
     said = read_endpoint_file(file, name) if file is not None else None
     if said is None and name is None:
@@ -163,7 +163,7 @@ def show(
     \b
     Examples:
       muster endpoint show digits
-      muster endpoint show digits --certificate > digits.pem
+      muster endpoint show numbers --certificate > numbers.pem
     """
     found = Endpoints(connect_to_read().calls).show(name)
     if certificate and not as_json:
