@@ -1,0 +1,604 @@
+"""Jobs behind torchrun, on one node and on two."""
+
+from recorder import Failure
+
+ONE = "torchrun --standalone --nproc-per-node"
+TWO = (
+    "torchrun --nnodes 2 --node-rank $NODE_RANK --master-addr $MASTER_ADDR --master-port $MASTER_PORT --nproc-per-node"
+)
+
+FAILURES = [
+    Failure(
+        name="s-tr-label-outside-classes",
+        code="exception",
+        convention="torchrun",
+        num_ranks=3,
+        command=f"{ONE} 3 classify.py --classes 10",
+        files={
+            "classify.py": r"""import argparse
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--classes", type=int, default=10)
+args = parser.parse_args()
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+torch.manual_seed(rank)
+head = torch.nn.Linear(16, args.classes)
+ddp = torch.nn.parallel.DistributedDataParallel(head)
+for step in range(6):
+    x, y = torch.randn(8, 16), torch.randint(0, args.classes, (8,))
+    if rank == 1 and step == 4:
+        y[3] = args.classes
+    loss = F.cross_entropy(ddp(x), y)
+    loss.backward()
+    print(f"[rank{rank}] step {step} loss {loss.item():.4f}", flush=True)
+dist.destroy_process_group()
+""",
+        },
+        wanted="IndexError: Target 10 is out of bounds.",
+        helpful=(r"classify\.py", r"class|target|label"),
+        misleading=(r"network|memory",),
+        rank=1,
+    ),
+    Failure(
+        name="s-tr-second-node-without-data",
+        code="exception",
+        convention="torchrun",
+        processes=2,
+        nodes=2,
+        num_ranks=4,
+        command=f"./stage.sh && {TWO} 2 train.py",
+        files={
+            "stage.sh": (
+                "#!/bin/bash\n# copies the data set to the node's own disk\nmkdir -p local/$NODE_RANK\n"
+                'if [ "$NODE_RANK" = 0 ]; then seq 1 500 > local/0/tokens.txt; fi\n'
+            ),
+            "train.py": r"""import os, time
+import torch.distributed as dist
+
+node = os.environ["GROUP_RANK"]
+with open(f"local/{node}/tokens.txt") as f:
+    tokens = [int(t) for t in f]
+dist.init_process_group("gloo")
+print("tokens", len(tokens), flush=True)
+dist.barrier()
+""",
+        },
+        wanted="FileNotFoundError: [Errno 2] No such file or directory: 'local/1/tokens.txt'",
+        helpful=(r"tokens\.txt|local/1|stage\.sh",),
+        misleading=(r"network|firewall|memory",),
+        rank=2,
+        also=(3,),
+        also_codes=("data_unavailable",),
+    ),
+    Failure(
+        name="s-tr-script-name-typo",
+        code="bad_input",
+        convention="torchrun",
+        num_ranks=2,
+        command=f"{ONE} 2 trian.py --epochs 3",
+        files={"train.py": "print('training')\n", "README.md": "run train.py\n"},
+        wanted="can't open file",
+        helpful=(r"trian\.py|train\.py",),
+        misleading=(r"network|memory",),
+        rank=0,
+        also=(1,),
+    ),
+    Failure(
+        name="s-tr-unknown-flag",
+        code="bad_input",
+        convention="torchrun",
+        num_ranks=4,
+        command=f"{ONE} 4 finetune.py --batch-size 32 --gradient-checkpoint",
+        files={
+            "finetune.py": r"""import argparse
+
+p = argparse.ArgumentParser(description="Fine-tune a small model")
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--gradient-checkpointing", choices=["on", "off"], default="off")
+p.add_argument("--lora-rank", type=int, default=8)
+print(p.parse_args())
+""",
+        },
+        wanted="argument --gradient-checkpointing: expected one argument",
+        helpful=(r"gradient-checkpoint",),
+        misleading=(r"network|memory",),
+        rank=0,
+        also=(1, 2, 3),
+    ),
+    Failure(
+        name="s-tr-tokenizer-check-exits-three",
+        code="exit_code",
+        convention="torchrun",
+        num_ranks=4,
+        command=f"{ONE} 4 pretrain.py",
+        files={
+            "pretrain.py": r"""import logging, os, sys, time
+import torch.distributed as dist
+
+logging.basicConfig(level=logging.INFO, format="%(levelname)s:%(name)s:%(message)s")
+log = logging.getLogger("pretrain")
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+dist.barrier()
+vocab = 32000 if rank != 3 else 32003
+log.info("rank %d vocab %d", rank, vocab)
+if vocab % 64:
+    log.critical("vocab size %d is not a multiple of 64; pad the tokenizer", vocab)
+    sys.stderr.flush()
+    sys.exit(3)
+dist.barrier()
+dist.destroy_process_group()
+""",
+        },
+        wanted="vocab size 32003 is not a multiple of 64; pad the tokenizer",
+        helpful=(r"vocab|tokenizer|pretrain\.py",),
+        misleading=(r"network|memory|firewall",),
+        rank=3,
+    ),
+    Failure(
+        name="s-tr-native-crash-in-decoder",
+        code="signal",
+        convention="torchrun",
+        num_ranks=3,
+        command=f"{ONE} 3 decode.py",
+        files={
+            "decode.c": (
+                "#include <string.h>\n\nint decode(const char *in, int n)\n{\n    char *out = 0;\n"
+                "    if (n > 100)\n        memcpy(out, in, n);\n    return n;\n}\n"
+            ),
+            "decode.py": r"""import ctypes, os, subprocess
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+subprocess.run(["gcc", "-O0", "-shared", "-fPIC", "decode.c", "-o", f"libdecode{rank}.so"], check=True)
+lib = ctypes.CDLL(f"./libdecode{rank}.so")
+dist.barrier()
+for i in range(20):
+    frame = b"x" * (10 * i if rank == 2 else 50)
+    lib.decode(frame, len(frame))
+    print(f"rank {rank} decoded frame {i} ({len(frame)} bytes)", flush=True)
+dist.barrier()
+""",
+        },
+        wanted=("Signal 11 (SIGSEGV)", "SIGSEGV", "exitcode: -11"),
+        helpful=(r"FAULTHANDLER|native|decode|faulthandler|gdb",),
+        misleading=(r"network|firewall",),
+        rank=2,
+    ),
+    Failure(
+        name="s-tr-watchdog-kills-fat-rank",
+        code="signal",
+        convention="torchrun",
+        num_ranks=2,
+        command=f"{ONE} 2 grow.py",
+        files={
+            "grow.py": r"""import os, signal, threading, time
+import psutil
+import torch
+import torch.distributed as dist
+
+LIMIT_MB = 900
+
+
+def watch():
+    me = psutil.Process()
+    while True:
+        rss = me.memory_info().rss >> 20
+        if rss > LIMIT_MB:
+            print(f"[watchdog] rank {dist.get_rank()}: rss {rss} MB is over {LIMIT_MB} MB, killing the process", flush=True)
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(0.05)
+
+
+dist.init_process_group("gloo")
+threading.Thread(target=watch, daemon=True).start()
+cache = []
+for step in range(2000):
+    x = torch.randn(1_000_000)
+    if dist.get_rank() == 0:
+        cache.append(x)
+    dist.all_reduce(x[:10].clone())
+    time.sleep(0.01)
+""",
+        },
+        wanted=("is over 900 MB, killing the process",),
+        helpful=(r"memory|watchdog|900|grow\.py|cache",),
+        misleading=(r"network|firewall",),
+        rank=0,
+        also_codes=("host_oom",),
+    ),
+    Failure(
+        name="s-tr-restart-finds-old-folder",
+        code="exception",
+        convention="torchrun",
+        num_ranks=2,
+        command=f"{ONE} 2 --max-restarts 1 run.py",
+        files={
+            "run.py": r"""import os
+import torch.distributed as dist
+
+rank = int(os.environ["RANK"])
+attempt = os.environ["TORCHELASTIC_RESTART_COUNT"]
+print(f"rank {rank} attempt {attempt}", flush=True)
+os.makedirs(f"out/rank{rank}", exist_ok=attempt != "0")
+dist.init_process_group("gloo")
+history = {"train": [2.1, 1.7], "valid": []}
+dist.barrier()
+if rank == 1:
+    best = min(history["valid"])
+dist.barrier()
+""",
+        },
+        wanted=("ValueError: min() arg is an empty sequence", "ValueError: min() iterable argument is empty"),
+        helpful=(r"run\.py", r"min\(|valid"),
+        misleading=(r"network|memory",),
+        rank=1,
+    ),
+    Failure(
+        name="s-tr-rank-returns-before-barrier",
+        code="collective",
+        convention="torchrun",
+        num_ranks=4,
+        command=f"{ONE} 4 loop.py",
+        files={
+            "loop.py": r"""import torch
+import torch.distributed as dist
+
+
+def main():
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    samples = [0.3, 0.1, 0.0, 0.7][rank]
+    for epoch in range(3):
+        if epoch == 1 and samples == 0.0:
+            print(f"rank {rank}: nothing left to do in epoch {epoch}, returning", flush=True)
+            return
+        t = torch.tensor([samples])
+        dist.all_reduce(t)
+        print(f"rank {rank}: epoch {epoch} total {t.item():.2f}", flush=True)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
+""",
+        },
+        wanted=("nothing left to do in epoch 1, returning", "exited", "Connection closed by peer"),
+        helpful=(r"loop\.py", r"rank 2|return|every rank|exit"),
+        misleading=(r"firewall|memory",),
+        rank=2,
+    ),
+    Failure(
+        name="s-tr-no-python-program-missing",
+        code="launcher_missing",
+        convention="torchrun",
+        num_ranks=2,
+        command=f"{ONE} 2 --no-python ./bin/trainer --steps 10",
+        files={"bin/README": "put the trainer here\n"},
+        wanted="No such file or directory: './bin/trainer'",
+        helpful=(r"bin/trainer",),
+        misleading=(r"network|memory",),
+        rank=None,
+        also_codes=("exception",),
+    ),
+    Failure(
+        name="s-tr-module-of-own-package",
+        code="bad_input",
+        convention="torchrun",
+        num_ranks=2,
+        command=f"{ONE} 2 -m vision.train --depth 18",
+        files={"vision/__init__.py": "", "vision/trainer.py": "print('hi')\n"},
+        wanted="No module named vision.train",
+        helpful=(r"vision\.train|vision/train",),
+        misleading=(r"network|memory|pip install",),
+        rank=0,
+        also=(1,),
+        also_codes=("environment",),
+    ),
+    Failure(
+        name="s-tr-hangs-reading-socket-until-limit",
+        code="timeout",
+        convention="torchrun",
+        num_ranks=3,
+        command=f"{ONE} 3 feed.py",
+        limit_s=25,
+        files={
+            "feed.py": r"""import socket, time
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+feature_server = socket.create_server(("127.0.0.1", 0))
+
+
+def fetch_features(step):
+    c = socket.create_connection(feature_server.getsockname())
+    c.sendall(f"GET {step}\n".encode())
+    return c.recv(100)
+
+
+for step in range(200):
+    if rank == 1 and step == 30:
+        fetch_features(step)
+    t = torch.ones(4)
+    dist.all_reduce(t)
+    if step % 10 == 0:
+        print(f"rank {rank} step {step}", flush=True)
+print("done")
+""",
+        },
+        wanted=("did not", "hung", "stuck", "fetch_features", "c.recv"),
+        helpful=(r"feed\.py", r"fetch_features|recv|rank 1|timeout on the socket"),
+        misleading=(r"memory|gpu",),
+        rank=1,
+    ),
+    Failure(
+        name="s-tr-hydra-unknown-key",
+        code="bad_input",
+        convention="torchrun",
+        num_ranks=2,
+        command=f"{ONE} 2 app.py optimizer.lr=0.1 optimizer.nesterow=true",
+        files={
+            "app.py": r"""import hydra
+from omegaconf import DictConfig
+
+
+@hydra.main(version_base=None, config_path="conf", config_name="config")
+def main(cfg: DictConfig) -> None:
+    print(cfg.optimizer.lr)
+
+
+if __name__ == "__main__":
+    main()
+""",
+            "conf/config.yaml": "optimizer:\n  name: sgd\n  lr: 0.01\n  nesterov: false\n",
+        },
+        wanted="Key 'nesterow' is not in struct",
+        helpful=(r"nesterow|nesterov|override",),
+        misleading=(r"network|memory",),
+        rank=0,
+        also=(1,),
+    ),
+    Failure(
+        name="s-tr-endpoint-port-taken",
+        code="port_trouble",
+        convention="torchrun",
+        num_ranks=2,
+        command="python -u dashboard.py & sleep 2; torchrun --nnodes 1 --nproc-per-node 2 --master-port 29871 t.py",
+        files={
+            "dashboard.py": r"""import http.server
+
+print("dashboard on 29871", flush=True)
+http.server.HTTPServer(("", 29871), http.server.SimpleHTTPRequestHandler).timeout = 1
+import time
+
+time.sleep(40)
+""",
+            "t.py": "import torch.distributed as dist\ndist.init_process_group('gloo')\nprint('ok')\n",
+        },
+        wanted=("EADDRINUSE", "address already in use"),
+        helpful=(r"port|29871",),
+        misleading=(r"memory|firewall",),
+        rank=None,
+    ),
+    Failure(
+        name="s-tr-node-configs-disagree",
+        code="exception",
+        convention="torchrun",
+        processes=2,
+        nodes=2,
+        num_ranks=4,
+        command=f"CONFIG=conf/node$NODE_RANK.yaml {TWO} 2 model.py",
+        files={
+            "conf/node0.yaml": "width: 128\ndepth: 2\n",
+            "conf/node1.yaml": "width: 192\ndepth: 2\n",
+            "model.py": r"""import os
+import torch
+import torch.distributed as dist
+import yaml
+
+cfg = yaml.safe_load(open(os.environ["CONFIG"]))
+dist.init_process_group("gloo")
+print("rank", dist.get_rank(), os.environ["CONFIG"], cfg, flush=True)
+net = torch.nn.Sequential(*[torch.nn.Linear(cfg["width"], cfg["width"]) for _ in range(cfg["depth"])])
+net = torch.nn.parallel.DistributedDataParallel(net)
+net(torch.ones(1, cfg["width"])).sum().backward()
+dist.barrier()
+""",
+        },
+        wanted=("appears not to match sizes of the same param in process", "width: 192", "'width': 192"),
+        helpful=(r"width|node1\.yaml|conf|model|shape|size",),
+        misleading=(r"firewall|memory",),
+        rank=2,
+        also=(3,),
+        also_codes=("collective",),
+    ),
+    Failure(
+        name="s-tr-three-nodes-promised",
+        code="rendezvous",
+        convention="torchrun",
+        processes=2,
+        nodes=2,
+        num_ranks=4,
+        command=(
+            "torchrun --nnodes 3 --nproc-per-node 2 --rdzv-backend c10d --rdzv-id exp7 --rdzv-conf join_timeout=12"
+            " --rdzv-endpoint $MASTER_ADDR:$MASTER_PORT job.py"
+        ),
+        files={"job.py": "import torch.distributed as dist\ndist.init_process_group('gloo')\nprint('ok')\n"},
+        wanted=("RendezvousTimeoutError", "join_timeout", "did not"),
+        helpful=(r"nnodes|third|3 nodes|number of nodes|2 of 3|node",),
+        misleading=(r"memory|pip install",),
+        rank=None,
+    ),
+    Failure(
+        name="s-tr-metric-file-is-a-folder",
+        code="exception",
+        convention="torchrun",
+        num_ranks=4,
+        command=f"{ONE} 4 --tee 3 finetune.py 2>&1",
+        files={
+            "results/metrics.json/.keep": "",
+            "finetune.py": r"""import json, time
+import torch
+import torch.distributed as dist
+from tqdm import tqdm
+
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+loss = torch.tensor(4.0)
+for _ in tqdm(range(40), desc="train", disable=rank != 0, mininterval=0.1):
+    loss *= 0.97
+    time.sleep(0.01)
+dist.all_reduce(loss)
+if rank == 0:
+    with open("results/metrics.json", "w") as f:
+        json.dump({"loss": loss.item()}, f)
+dist.barrier()
+dist.destroy_process_group()
+""",
+        },
+        wanted="IsADirectoryError: [Errno 21] Is a directory: 'results/metrics.json'",
+        helpful=(r"metrics\.json", r"finetune\.py"),
+        misleading=(r"network|memory|disk is full",),
+        rank=0,
+    ),
+    Failure(
+        name="s-tr-loguru-and-goodbye-noise",
+        code="exception",
+        convention="torchrun",
+        num_ranks=3,
+        command=f"{ONE} 3 serve_train.py",
+        files={
+            "serve_train.py": r"""import atexit, os, sys
+import torch
+import torch.distributed as dist
+from loguru import logger
+
+rank = int(os.environ["RANK"])
+
+
+@atexit.register
+def goodbye():
+    for i in range(12):
+        logger.error("uploader: could not flush event {} (queue closed)", i)
+    logger.warning("uploader: 12 events lost, run will show as crashed")
+
+
+@logger.catch(reraise=True)
+def main():
+    dist.init_process_group("gloo")
+    dist.barrier()
+    a = torch.randn(4, 6)
+    b = torch.randn(6 if rank != 2 else 5, 3)
+    logger.info("rank {} product {}", rank, (a @ b).shape)
+    dist.barrier()
+
+
+main()
+""",
+        },
+        wanted="RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x6 and 5x3)",
+        helpful=(r"serve_train\.py", r"shape|mat"),
+        misleading=(r"network|uploader|memory",),
+        rank=2,
+    ),
+    Failure(
+        name="s-tr-cuda-device-on-cpu-build",
+        code="environment",
+        convention="torchrun",
+        num_ranks=2,
+        command=f"{ONE} 2 gpu_train.py",
+        files={
+            "gpu_train.py": r"""import os
+import torch
+import torch.distributed as dist
+
+local = int(os.environ["LOCAL_RANK"])
+torch.cuda.set_device(local)
+dist.init_process_group("nccl")
+model = torch.nn.Linear(4, 4).cuda(local)
+print(model)
+""",
+        },
+        wanted=("Torch not compiled with CUDA enabled", "_cuda_setDevice"),
+        helpful=(r"cuda|gpu|cpu",),
+        misleading=(r"network|out of memory|smaller batch",),
+        rank=0,
+        also=(1,),
+        also_codes=("exception",),
+    ),
+    Failure(
+        name="s-tr-finally-hides-the-first",
+        code="exception",
+        convention="torchrun",
+        num_ranks=2,
+        command=f"{ONE} 2 cleanup.py",
+        files={
+            "cleanup.py": r"""import os
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+writer = None
+try:
+    table = open("labels.csv").read().splitlines() if rank == 0 else []
+    header = dict(zip(table[0].split(","), range(9))) if rank == 0 else {}
+    if rank == 0:
+        column = header["category_id"]
+    writer = open(f"log{rank}.txt", "w")
+    dist.barrier()
+finally:
+    writer.close()
+    dist.destroy_process_group()
+""",
+            "labels.csv": "image,category,width\n1.jpg,3,640\n",
+        },
+        wanted="KeyError: 'category_id'",
+        helpful=(r"category_id|labels\.csv|cleanup\.py",),
+        misleading=(r"network|memory",),
+        rank=0,
+    ),
+    Failure(
+        name="s-tr-nproc-gpu-without-gpu",
+        code="bad_input",
+        convention="torchrun",
+        num_ranks=1,
+        command="torchrun --standalone --nproc-per-node gpu train.py",
+        files={"train.py": "print('never')\n"},
+        wanted=("Cuda is not available", "CUDA is not available", "gpu"),
+        helpful=(r"nproc|gpu|cpu",),
+        misleading=(r"network|memory",),
+        rank=0,
+        also_codes=("exception", "environment"),
+    ),
+    Failure(
+        name="s-tr-forgot-local-rank-argument",
+        code="exception",
+        convention="torchrun",
+        num_ranks=2,
+        command=f"{ONE} 2 old_style.py",
+        files={
+            "old_style.py": r"""import argparse
+import torch.distributed as dist
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--local_rank", type=int, default=None)
+args = parser.parse_args()
+dist.init_process_group("gloo")
+slots = ["cpu:0", "cpu:1"]
+print("using", slots[args.local_rank])
+""",
+        },
+        wanted="TypeError: list indices must be integers or slices, not NoneType",
+        helpful=(r"old_style\.py", r"LOCAL_RANK|local_rank"),
+        misleading=(r"network|memory",),
+        rank=0,
+        also=(1,),
+    ),
+]
