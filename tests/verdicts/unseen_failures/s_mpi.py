@@ -263,7 +263,7 @@ comm.Barrier()
         wanted=("did not", "hung", "stuck", "subprocess.run", "episode 13"),
         helpful=(r"simulate\.sh|master\.py", r"subprocess|episode 13"),
         misleading=(r"memory|firewall",),
-        rank=None,
+        rank=4,
     ),
     Failure(
         name="s-mpi-c-assert-on-one-rank",
@@ -504,8 +504,7 @@ comm = MPI.COMM_WORLD
 rng = np.random.default_rng(7)
 A = rng.normal(size=(6, 6))
 if comm.rank == 1:
-    A[3] = A[2]
-    A[2] = A[3] = np.round(A[2])
+    A[:, 4] = 0.0  # this sensor was off
 b = np.ones(6)
 x = np.linalg.solve(A, b)
 parts = comm.gather(x)
@@ -609,10 +608,10 @@ comm.Allreduce(MPI.IN_PLACE, g)
 comm.Barrier()
 """,
         },
-        wanted="ValueError: hidden sizes differ between ranks: [64, 96, 64, 64]",
-        helpful=(r"override\.json|hidden|rank 1|conf", r"grads\.py"),
+        wanted="ValueError: hidden sizes differ between ranks: [64, 64, 96, 64]",
+        helpful=(r"override\.json|hidden|rank 2|conf", r"grads\.py"),
         misleading=(r"network|memory",),
-        rank=1,
+        rank=2,
         also=(0,),
     ),
 ]

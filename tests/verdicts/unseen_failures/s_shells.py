@@ -78,7 +78,7 @@ FAILURES = [
         wanted="Could not find or load main class app.Mian",
         helpful=(r"Mian|class",),
         misleading=(r"network|memory",),
-        also_codes=("bad_input", "exit_code", "exception", "launcher_missing"),
+        also_codes=("bad_input", "exit_code", "launcher_missing"),
     ),
     Failure(
         name="s-sh-java-heap",
@@ -204,7 +204,7 @@ for split, files in manifest.items():
         wanted="miniconda3/etc/profile.d/conda.sh: No such file or directory",
         helpful=(r"conda",),
         misleading=(r"network|memory",),
-        also_codes=("environment", "launcher_missing", "bad_input"),
+        also_codes=("environment",),
     ),
     Failure(
         name="s-sh-program-not-executable",
