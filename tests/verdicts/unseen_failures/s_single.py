@@ -46,21 +46,22 @@ print(Settings(**yaml.safe_load(open("settings.yaml"))))
         also_codes=("bad_input",),
     ),
     Failure(
-        name="s-one-h5-file-locked-open",
+        name="s-one-h5-layer-not-there",
         code="exception",
         command="python -u store.py",
         files={
             "store.py": r"""import h5py
 import numpy as np
 
-writer = h5py.File("acts.h5", "w")
-writer["layer0"] = np.zeros((4, 4))
-reader = h5py.File("acts.h5", "r")
-print(reader["layer0"].shape)
+with h5py.File("acts.h5", "w") as f:
+    f["encoder/layer_0"] = np.zeros((4, 4))
+with h5py.File("acts.h5", "r") as f:
+    for name in ("layer_0", "layer_1"):
+        print(name, f["encoder"][name].shape)
 """,
         },
-        wanted=("unable to open file", "file is already open for write", "Unable to synchronously open file"),
-        helpful=(r"acts\.h5|store\.py|close",),
+        wanted="object 'layer_1' doesn't exist",
+        helpful=(r"layer_1|acts\.h5|store\.py",),
         misleading=(r"network|memory",),
     ),
     Failure(

@@ -213,7 +213,7 @@ for step in range(2000):
         also_codes=("host_oom",),
     ),
     Failure(
-        name="s-tr-restart-finds-old-folder",
+        name="s-tr-restart-fails-otherwise",
         code="exception",
         convention="torchrun",
         num_ranks=2,
@@ -306,7 +306,7 @@ if __name__ == "__main__":
         convention="torchrun",
         num_ranks=3,
         command=f"{ONE} 3 feed.py",
-        limit_s=25,
+        limit_s=100,
         files={
             "feed.py": r"""import socket, time
 import torch
@@ -370,15 +370,17 @@ if __name__ == "__main__":
         code="port_trouble",
         convention="torchrun",
         num_ranks=2,
-        command="python -u dashboard.py & sleep 2; torchrun --nnodes 1 --nproc-per-node 2 --master-port 29871 t.py",
+        command="./both.sh",
         files={
+            "both.sh": (
+                "#!/bin/bash\npython -u dashboard.py &\npage=$!\nsleep 3\n"
+                "torchrun --nnodes 1 --nproc-per-node 2 --master-port 29871 t.py\ncode=$?\nkill $page\nexit $code\n"
+            ),
             "dashboard.py": r"""import http.server
 
+server = http.server.HTTPServer(("", 29871), http.server.SimpleHTTPRequestHandler)
 print("dashboard on 29871", flush=True)
-http.server.HTTPServer(("", 29871), http.server.SimpleHTTPRequestHandler).timeout = 1
-import time
-
-time.sleep(40)
+server.serve_forever()
 """,
             "t.py": "import torch.distributed as dist\ndist.init_process_group('gloo')\nprint('ok')\n",
         },

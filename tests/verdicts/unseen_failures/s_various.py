@@ -214,7 +214,7 @@ for step in range(100):
         code="signal",
         convention="process",
         processes=2,
-        command='[ "$RANK" = 1 ] && ulimit -t 2; exec python -u burn.py',
+        command='[ "$RANK" = 1 ] && ulimit -S -t 2; exec python -u burn.py',
         files={
             "burn.py": r"""import os, time
 
@@ -227,7 +227,7 @@ while True:
     n += 1
 """,
         },
-        wanted=("SIGXCPU", "CPU time limit exceeded", "SIGKILL", "signal 24"),
+        wanted=("SIGXCPU", "CPU time limit exceeded", "signal 24"),
         helpful=(r"CPU|ulimit|limit",),
         misleading=(r"firewall|pip install",),
         rank=1,
@@ -288,7 +288,7 @@ time.sleep(40)
         convention="process",
         processes=12,
         nodes=3,
-        command="python -u -S rendez.py",
+        command="python -u rendez.py",
         limit_s=20,
         files={
             "rendez.py": r"""import os, pathlib, sys, time
