@@ -71,7 +71,7 @@ print("data parallel", world // (TP * PP))
 """,
         },
         wanted="AssertionError: world size 6 is not divisible by tensor_parallel*pipeline_parallel=8",
-        helpful=(r"topo\.py|world|processes|8|TP|parallel",),
+        helpful=(r"topo\.py|world|processes|parallel",),
         misleading=(r"network|memory",),
         rank=0,
         also=(1, 2, 3, 4, 5),
@@ -87,7 +87,7 @@ print("data parallel", world // (TP * PP))
             "node_scratch.sh": (
                 "mkdir -p scratch/$RANK\n"
                 'if [ "$RANK" = 3 ]; then exec unshare -m bash -c '
-                "'mount -t tmpfs -o size=2m t scratch/3 && exec python -u cachefill.py'; fi\nexec python -u cachefill.py\n"
+                "'mount -t tmpfs -o size=2m t scratch/3 && exec python -u cachefill.py'; fi\nexec python -u cachefill.py\n"  # noqa: E501
             ),
             "cachefill.py": r"""import os, shelve, time
 import numpy as np
@@ -395,7 +395,7 @@ time.sleep(30)
 """,
         },
         wanted="EarlyStopping: val_loss did not improve for 4 epochs, stopping the job",
-        helpful=(r"callbacks\.py|EarlyStopping|early|patience|17|exit",),
+        helpful=(r"callbacks\.py|EarlyStopping|early|patience",),
         misleading=(r"network|memory",),
         rank=0,
     ),
@@ -462,7 +462,7 @@ int main(int argc, char **argv)
 """,
         },
         wanted=("Segmentation fault", "SIGSEGV", "signal 11", "400000000 records"),
-        helpful=(r"native|reader|headers/2|gdb|core|FAULTHANDLER|debug",),
+        helpful=(r"native|reader|headers/2|gdb|core dump|FAULTHANDLER|debug",),
         misleading=(r"network|firewall",),
         rank=2,
     ),

@@ -126,7 +126,7 @@ int main(int argc, char **argv)
 """,
         },
         wanted=("Segmentation fault", "signal 11", "SIGSEGV"),
-        helpful=(r"native|table|TABLE_1_PATH|gdb|core|FAULTHANDLER|debug",),
+        helpful=(r"native|table|TABLE_1_PATH|gdb|core dump|FAULTHANDLER|debug",),
         misleading=(r"network|firewall",),
         rank=1,
     ),

@@ -10,7 +10,7 @@ FAILURES = [
         command="./launch.sh",
         files={
             "launch.sh": (
-                "#!/bin/bash\nset -eu\necho \"== $(date +%F) nightly training ==\"\n"
+                '#!/bin/bash\nset -eu\necho "== $(date +%F) nightly training =="\n'
                 'echo "output goes to $OUTPUT_DIR"\npython train.py\n'
             ),
             "train.py": "print('ok')\n",
@@ -39,7 +39,7 @@ FAILURES = [
         files={
             "unpack.sh": (
                 "set -o pipefail\nhead -c 3000 /dev/urandom > archive.tar.gz\n"
-                'echo "unpacking data set"\ntar xzf archive.tar.gz -C . 2>&1 | sed "s/^/  /" || { echo "unpacking failed"; exit 12; }\n'
+                'echo "unpacking data set"\ntar xzf archive.tar.gz -C . 2>&1 | sed "s/^/  /" || { echo "unpacking failed"; exit 12; }\n'  # noqa: E501
                 "echo done\n"
             ),
         },
@@ -154,7 +154,7 @@ for (const [i, line] of lines.entries()) {
         command="./with_retries.sh python -u sync.py",
         files={
             "with_retries.sh": (
-                "#!/bin/bash\nfor try in 1 2 3; do\n  if \"$@\"; then exit 0; fi\n"
+                '#!/bin/bash\nfor try in 1 2 3; do\n  if "$@"; then exit 0; fi\n'
                 '  code=$?; echo "try $try failed with $code, next in ${try}s"; sleep 0.$try\ndone\n'
                 'echo "giving up after 3 tries"; exit 75\n'
             ),
@@ -169,7 +169,7 @@ for split, files in manifest.items():
 """,
         },
         wanted="split 'valid' lists no files, nothing to train on",
-        helpful=(r"valid|sync\.py|manifest|split",),
+        helpful=(r"'valid'|sync\.py|manifest|split",),
         misleading=(r"network|memory",),
         also_codes=("data_unavailable",),
     ),
@@ -181,13 +181,13 @@ for split, files in manifest.items():
         files={
             "tree.c": (
                 "#include <stdio.h>\n#include <stdlib.h>\n\nstatic long depth(long n)\n{\n    char pad[256];\n"
-                "    pad[0] = (char)n;\n    if (n == 0)\n        return 0;\n    return 1 + depth(n - 1) + pad[0] - pad[0];\n}\n\n"
+                "    pad[0] = (char)n;\n    if (n == 0)\n        return 0;\n    return 1 + depth(n - 1) + pad[0] - pad[0];\n}\n\n"  # noqa: E501
                 'int main(int c, char **v)\n{\n    printf("building tree\\n");\n    fflush(stdout);\n'
                 '    printf("%ld\\n", depth(atol(v[1])));\n    return 0;\n}\n'
             ),
         },
         wanted=("Segmentation fault", "SIGSEGV", "signal 11"),
-        helpful=(r"native|stack|tree|gdb|core|FAULTHANDLER|debug",),
+        helpful=(r"native|stack|tree|gdb|core dump|FAULTHANDLER|debug",),
         misleading=(r"network",),
     ),
     Failure(
@@ -197,7 +197,7 @@ for split, files in manifest.items():
         command="bash job.sh",
         files={
             "job.sh": (
-                "#!/bin/bash\nset -e\necho \"host: $(uname -s)\"\nsource ~/miniconda3/etc/profile.d/conda.sh\n"
+                '#!/bin/bash\nset -e\necho "host: $(uname -s)"\nsource ~/miniconda3/etc/profile.d/conda.sh\n'
                 "conda activate gnn\npython train.py --data $SCRATCH/ogb\n"
             ),
         },

@@ -40,8 +40,11 @@ class Settings(BaseModel):
 print(Settings(**yaml.safe_load(open("settings.yaml"))))
 """,
         },
-        wanted=("2 validation errors for Settings", "Input should be a valid number, unable to parse string as a number"),
-        helpful=(r"settings\.yaml|lr|steps|app\.py",),
+        wanted=(
+            "2 validation errors for Settings",
+            "Input should be a valid number, unable to parse string as a number",
+        ),
+        helpful=(r"settings\.yaml|\blr\b|app\.py",),
         misleading=(r"network|memory",),
         also_codes=("bad_input",),
     ),
@@ -163,7 +166,7 @@ with np.errstate(all="ignore"):
 """,
         },
         wanted="; lower the learning rate (now 1.9)",
-        helpful=(r"learning rate|lr|net\.py",),
+        helpful=(r"learning rate|\blr\b|net\.py",),
         misleading=(r"network|out of memory",),
     ),
     Failure(
@@ -224,7 +227,7 @@ main()
         code="exception",
         command="python -u pipeline.py",
         files={
-            "convert.sh": '#!/bin/bash\necho "convert: reading $1"\necho "convert: unknown codec prores_raw" >&2\nexit 5\n',
+            "convert.sh": '#!/bin/bash\necho "convert: reading $1"\necho "convert: unknown codec prores_raw" >&2\nexit 5\n',  # noqa: E501
             "pipeline.py": r"""import subprocess
 
 for clip in ("a.mov", "b.mov"):
@@ -285,7 +288,9 @@ session.post("http://127.0.0.1:9/api/login", json={"user": "ci"}, timeout=5)
         name="s-one-syntax-of-newer-python",
         code="exception",
         command="python -u typed.py",
-        files={"typed.py": "type Batch = dict[str, list[int]]\n\n\ndef first(b: Batch) -> int:\n    return b['x'][0]\n"},
+        files={
+            "typed.py": "type Batch = dict[str, list[int]]\n\n\ndef first(b: Batch) -> int:\n    return b['x'][0]\n"
+        },
         wanted="SyntaxError: invalid syntax",
         helpful=(r"typed\.py|syntax|python 3\.12|version",),
         misleading=(r"network|memory",),

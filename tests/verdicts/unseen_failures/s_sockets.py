@@ -100,7 +100,7 @@ for epoch in range(3):
         },
         wanted="ZeroDivisionError: division by zero",
         helpful=(r"fit\.py", r"held_out"),
-        misleading=(r"network|port|memory",),
+        misleading=(r"network|\bport\b|memory",),
         rank=0,
     ),
     Failure(
@@ -342,7 +342,7 @@ asyncio.run(serve() if RANK == 0 else send(load_vocab()))
         },
         wanted="UnicodeDecodeError: 'utf-8' codec can't decode byte 0xdf in position 4",
         helpful=(r"stream\.py", r"encoding|latin|utf-8", r"vocab"),
-        misleading=(r"network|port|memory",),
+        misleading=(r"network|\bport\b|memory",),
         rank=2,
     ),
     Failure(
@@ -391,7 +391,7 @@ barrier("tokenized")
         },
         wanted="ValueError: invalid literal for int() with base 10: '1O24'",
         helpful=(r"stage\.py", r"1O24"),
-        misleading=(r"memory|firewall|port",),
+        misleading=(r"memory|firewall|\bport\b",),
         rank=1,
         also_codes=("collective",),
     ),
