@@ -154,7 +154,6 @@ comm.Barrier()
         helpful=(r"guard\.py|degrees|95|kill",),
         misleading=(r"network|firewall",),
         rank=2,
-        also_codes=("host_oom",),
     ),
     Failure(
         name="s-mpi-usage-text",
@@ -184,7 +183,7 @@ print(p.parse_args(), MPI.COMM_WORLD.rank)
         also=(1,),
     ),
     Failure(
-        name="s-mpi-java-like-log-then-oom",
+        name="s-mpi-cell-out-of-memory",
         code="host_oom",
         convention="mpi",
         processes=3,
