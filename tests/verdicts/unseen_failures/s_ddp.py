@@ -70,7 +70,7 @@ dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=12))
 print("ready")
 """,
         },
-        wanted=("timed out", "Timed out", "did not", "building it"),
+        wanted=("did not", "building it", "build_index", "2/3 clients joined"),
         helpful=(r"rank 1|build_index|index|main\.py|timeout",),
         misleading=(r"memory|pip install",),
         rank=1,
@@ -96,7 +96,7 @@ dist.init_process_group(
 )
 """,
         },
-        wanted=("timed out", "Timed out", "3/4 clients", "world"),
+        wanted=("3/4 clients joined", "wait timeout after 15000ms"),
         helpful=(r"world|processes|main\.py",),
         misleading=(r"memory|pip install",),
         rank=None,
@@ -381,7 +381,7 @@ print("gathered", flush=True)
 dist.barrier()
 """,
         },
-        wanted=("34 predictions", "op.preamble.length", "gloo::EnforceNotMet", "Connection reset by peer", "nbytes"),
+        wanted=("34 predictions", "op.preamble.length", "gloo::EnforceNotMet"),
         helpful=(r"gather_preds\.py|size|shape|same length|pad",),
         misleading=(r"firewall|memory",),
         rank=2,
@@ -462,43 +462,9 @@ for n in range(files):
 print(f"[rank {rank}] epoch finished", flush=True)
 """,
         },
-        wanted=("[rank 2] 3 files", "[rank 2] epoch finished", "Connection closed by peer", "Connection reset by peer"),
+        wanted=("[rank 2] 3 files", "[rank 2] epoch finished", "code 0"),
         helpful=(r"epoch\.py|rank 2|uneven|join|same number|batches|drop_last",),
         misleading=(r"firewall|memory",),
         rank=2,
-    ),
-    Failure(
-        name="s-ddp-dataset-len-zero-on-node",
-        code="exception",
-        convention="process",
-        processes=4,
-        nodes=2,
-        command="python -u shards.py",
-        files={
-            "data/node0/a.txt": "1 2 3\n",
-            "data/node0/b.txt": "4 5 6\n",
-            "data/node1/.keep": "",
-            "shards.py": r"""import os, pathlib
-import torch
-import torch.distributed as dist
-from torch.utils.data import DataLoader, TensorDataset
-
-dist.init_process_group("gloo")
-node = os.environ["NODE_RANK"]
-files = sorted(pathlib.Path("data", f"node{node}").glob("*.txt"))
-print(f"node {node}: {len(files)} files", flush=True)
-rows = torch.tensor([[float(n) for n in f.read_text().split()] for f in files])
-loader = DataLoader(TensorDataset(rows), batch_size=1, shuffle=True)
-for (batch,) in loader:
-    dist.all_reduce(batch)
-dist.barrier()
-""",
-        },
-        wanted=("num_samples should be a positive integer value, but got num_samples=0", "node 1: 0 files"),
-        helpful=(r"data/node1|shards\.py|empty",),
-        misleading=(r"network|out of memory",),
-        rank=2,
-        also=(3,),
-        also_codes=("data_unavailable",),
     ),
 ]

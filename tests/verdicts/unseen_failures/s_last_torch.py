@@ -178,7 +178,7 @@ if rank == 0:
 dist.all_reduce(torch.ones(1))
 """,
         },
-        wanted=("Timed out waiting", "evaluate()", "evaluated"),
+        wanted=("did not", "hung", "stuck", "evaluate()", "evaluated"),
         helpful=(r"evalzero\.py|evaluat|timeout|rank 0",),
         misleading=(r"firewall|out of memory",),
         rank=0,

@@ -90,7 +90,7 @@ for n, batch in enumerate(DataLoader(Clips(), batch_size=2, num_workers=1)):
     print(f"[{dist.get_rank()}] batch {n}", flush=True)
 """,
         },
-        wanted=("is killed by signal: Segmentation fault", "Segmentation fault"),
+        wanted=("Unexpected segmentation fault encountered in worker", "is killed by signal: Segmentation fault"),
         helpful=(r"num_workers|worker|video\.py|native|FAULTHANDLER",),
         misleading=(r"network|firewall",),
         rank=0,
@@ -178,9 +178,43 @@ for step in range(5):
     print(f"rank {rank} step {step}", flush=True)
 """,
         },
-        wanted=("waiting for /var/lock/gpu0", "time.sleep(500)", "Timed out waiting"),
+        wanted=("did not", "hung", "stuck", "waiting for /var/lock/gpu0", "time.sleep(500)"),
         helpful=(r"clip\.py|rank 0|wait_for_gpu_lock|lock",),
         misleading=(r"out of memory|firewall",),
         rank=0,
+    ),
+    Failure(
+        name="s-ddp-dataset-len-zero-on-node",
+        code="exception",
+        convention="process",
+        processes=4,
+        nodes=2,
+        command="python -u shards.py",
+        files={
+            "data/node0/a.txt": "1 2 3\n",
+            "data/node0/b.txt": "4 5 6\n",
+            "data/node1/.keep": "",
+            "shards.py": r"""import os, pathlib
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, TensorDataset
+
+dist.init_process_group("gloo")
+node = os.environ["NODE_RANK"]
+files = sorted(pathlib.Path("data", f"node{node}").glob("*.txt"))
+print(f"node {node}: {len(files)} files", flush=True)
+rows = torch.tensor([[float(n) for n in f.read_text().split()] for f in files])
+loader = DataLoader(TensorDataset(rows), batch_size=1, shuffle=True)
+for (batch,) in loader:
+    dist.all_reduce(batch)
+dist.barrier()
+""",
+        },
+        wanted=("num_samples should be a positive integer value, but got num_samples=0", "node 1: 0 files"),
+        helpful=(r"data/node1|shards\.py|empty",),
+        misleading=(r"network|out of memory",),
+        rank=2,
+        also=(3,),
+        also_codes=("data_unavailable",),
     ),
 ]
