@@ -43,7 +43,6 @@ dist.destroy_process_group()
         misleading=(r"network|memory",),
         rank=0,
         also=(1,),
-        also_codes=("collective",),
     ),
     Failure(
         name="s-ddp-join-slow-preprocessing",

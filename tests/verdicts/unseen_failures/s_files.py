@@ -27,7 +27,6 @@ time.sleep(30)
         misleading=(r"network|memory",),
         rank=2,
         also=(3,),
-        also_codes=("bad_input",),
     ),
     Failure(
         name="s-dotenv-lacks-on-second-node",
@@ -75,7 +74,6 @@ print("data parallel", world // (TP * PP))
         misleading=(r"network|memory",),
         rank=0,
         also=(1, 2, 3, 4, 5),
-        also_codes=("bad_input",),
     ),
     Failure(
         name="s-scratch-of-rank-three-full",

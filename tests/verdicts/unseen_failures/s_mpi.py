@@ -189,7 +189,6 @@ print("best", best)
         helpful=(r"vote\.py", r"rank 3|finalize|os\._exit|left"),
         misleading=(r"memory|firewall",),
         rank=3,
-        also_codes=("exit_code",),
     ),
     Failure(
         name="s-mpi-tags-do-not-meet",

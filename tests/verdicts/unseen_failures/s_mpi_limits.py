@@ -58,7 +58,6 @@ print("grid", side, "x", side)
         misleading=(r"network|memory",),
         rank=0,
         also=(1, 2, 3, 4, 5),
-        also_codes=("bad_input",),
     ),
     Failure(
         name="s-mpi-disk-of-writer-full",
@@ -112,7 +111,6 @@ for step in range(20):
         helpful=(r"envs/rank2\.sh|run_rank\.sh",),
         misleading=(r"network|memory",),
         rank=2,
-        also_codes=("bad_input", "launcher_missing"),
     ),
     Failure(
         name="s-mpi-noise-then-json",

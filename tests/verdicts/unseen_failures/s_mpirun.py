@@ -45,7 +45,6 @@ for step in range(20):
         helpful=(r"slots|oversubscribe|-n|fewer|ranks|processes",),
         misleading=(r"memory|firewall",),
         rank=None,
-        also_codes=("exit_code",),
     ),
     Failure(
         name="s-run-program-not-found",
@@ -195,6 +194,5 @@ print(comm.allreduce(t, op=MPI.MIN))
         helpful=(r"hosts\.txt|hostfile|hosts",),
         misleading=(r"memory|firewall",),
         rank=None,
-        also_codes=("exit_code",),
     ),
 ]

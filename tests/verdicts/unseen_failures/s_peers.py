@@ -121,7 +121,7 @@ while len(found := sorted(p.name for p in folder.iterdir())) < world:
         helpful=(r"rank 3|RUN_ID|runid|exp-0024|members\.py",),
         misleading=(r"firewall|out of memory",),
         rank=3,
-        also_codes=("exception", "collective"),
+        also_codes=("exception",),
     ),
     Failure(
         name="s-hub-expects-one-more",
@@ -202,7 +202,6 @@ for step in range(400):
         helpful=(r"limited\.sh|timeout|limit",),
         misleading=(r"firewall|out of memory",),
         rank=2,
-        also_codes=("timeout", "signal"),
     ),
     Failure(
         name="s-hub-fewer-steps-on-node-one",

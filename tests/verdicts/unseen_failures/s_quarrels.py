@@ -64,7 +64,7 @@ left.recv(1)
         helpful=(r"rank 3|kernel|ringtrain\.py|patience",),
         misleading=(r"memory|firewall",),
         rank=3,
-        also_codes=("exception", "collective"),
+        also_codes=("exception",),
     ),
     Failure(
         name="s-ring-token-of-wrong-type",

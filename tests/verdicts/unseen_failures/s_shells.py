@@ -18,7 +18,6 @@ FAILURES = [
         wanted="OUTPUT_DIR: unbound variable",
         helpful=(r"OUTPUT_DIR|launch\.sh|environment_variables",),
         misleading=(r"network|memory",),
-        also_codes=("bad_input",),
     ),
     Failure(
         name="s-sh-windows-line-ends",
@@ -29,7 +28,6 @@ FAILURES = [
         wanted=("cannot execute: required file not found", "bad interpreter", "/bin/bash^M"),
         helpful=(r"line end|\\r|dos2unix|run\.sh|CRLF|interpreter",),
         misleading=(r"network|memory",),
-        also_codes=("exit_code",),
     ),
     Failure(
         name="s-sh-pipeline-hides-tar",
@@ -46,7 +44,6 @@ FAILURES = [
         wanted=("gzip: stdin: not in gzip format", "not in gzip format"),
         helpful=(r"archive|gzip|tar|unpack",),
         misleading=(r"network|memory",),
-        also_codes=("data_unavailable",),
     ),
     Failure(
         name="s-sh-make-stops",
@@ -171,7 +168,6 @@ for split, files in manifest.items():
         wanted="split 'valid' lists no files, nothing to train on",
         helpful=(r"'valid'|sync\.py|manifest|split",),
         misleading=(r"network|memory",),
-        also_codes=("data_unavailable",),
     ),
     Failure(
         name="s-sh-c-stack-overflow",

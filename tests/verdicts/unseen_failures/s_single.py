@@ -46,7 +46,6 @@ print(Settings(**yaml.safe_load(open("settings.yaml"))))
         ),
         helpful=(r"settings\.yaml|\blr\b|app\.py",),
         misleading=(r"network|memory",),
-        also_codes=("bad_input",),
     ),
     Failure(
         name="s-one-h5-layer-not-there",

@@ -79,7 +79,6 @@ if p.exitcode:
         wanted="An attempt has been made to start a new process before the",
         helpful=(r"__main__|noguard\.py|guard",),
         misleading=(r"network|memory",),
-        also_codes=("exit_code",),
     ),
     Failure(
         name="s-sp-lambda-not-picklable",

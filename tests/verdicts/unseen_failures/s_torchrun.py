@@ -284,7 +284,6 @@ if __name__ == "__main__":
         helpful=(r"bin/trainer",),
         misleading=(r"network|memory",),
         rank=None,
-        also_codes=("exception",),
     ),
     Failure(
         name="s-tr-module-of-own-package",

@@ -159,7 +159,6 @@ int main()
         helpful=(r"in/3\.bin|stage_and_train\.sh",),
         misleading=(r"network|memory",),
         rank=3,
-        also_codes=("data_unavailable", "bad_input"),
     ),
     Failure(
         name="s-metrics-port-same-for-all",
@@ -453,7 +452,6 @@ time.sleep(30)
         helpful=(r"rank 3|data set|checksum\.py|copy",),
         misleading=(r"network|out of memory",),
         rank=3,
-        also_codes=("data_unavailable",),
     ),
     Failure(
         name="s-devices-string-empty",
@@ -478,6 +476,5 @@ time.sleep(25)
         misleading=(r"network|memory",),
         rank=2,
         also=(3,),
-        also_codes=("bad_input",),
     ),
 ]
