@@ -36,6 +36,9 @@ def what(cause: Cause) -> str:
         if cause.signal is not None:
             how = f" ended by itself, and by {_signal_name(cause.signal)} while it was leaving"
         return how + (f": {said}" if sounds_like_failure(said) else _last_lines(cause))
+    if cause.code == "collective" and cause.signal is not None and cause.raised is None and not cause.finding:
+        how = f" left while the others still needed it, and was ended by {_signal_name(cause.signal)}"
+        return how + _last_lines(cause)
     if cause.code == "platform" and rank.lost_with:
         return f" was ended because the {rank.lost_with} that kept it was killed"
     if cause.code == "platform":

@@ -163,10 +163,10 @@ MEETING = (
     ),
     rule(
         "no such interface",
-        "port_trouble",
+        "bad_input",
         r"Unable to find (?:address|interface) for: ?(?P<interface>\S*)|no socket interface found|No interface found"
         r"|[Nn]o network interface|Unable to resolve hostname to a",
-        "gang-interface process-2-interface",
+        "gang-interface process-2-interface r-gang-interface",
         "The node has no interface {interface}: set GLOO_SOCKET_IFNAME (NCCL_SOCKET_IFNAME) to "
         "one that it has, or leave it out.",
     ),
