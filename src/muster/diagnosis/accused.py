@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from muster.diagnosis import differences, meeting, waiting
-from muster.diagnosis.causes import Cause, by_exception, is_told_to_stop, is_victim, named_in
+from muster.diagnosis.causes import Cause, by_exception, complaint, is_told_to_stop, is_victim, named_in
 from muster.diagnosis.gangs import LEFT, Blame, has_ended, is_away, not_there
 from muster.diagnosis.launchers import Process
-from muster.diagnosis.meant import MISSING, WAITED, speaks_for_itself
+from muster.diagnosis.meant import MISSING, WAITED, bare_numbers, speaks_for_itself
 from muster.diagnosis.words import is_handled
 
 _PEER = re.compile(
@@ -23,7 +23,7 @@ _LACKS = re.compile(
     r"(?i)\b(?:no|not|nothing|never|none|missing|lost|without|gone|silent|late|dead|absent|unresponsive|unreachable"
     r"|time(?:d[ -]?)?-?out|stopped|stale|overdue"
     r"|only|wait(?:ed|ing)|g[ia]v(?:e|ing) up|vanished|disappeared|left|closed|hung"
-    r"|stuck)\b|n't\b"
+    r"|stuck|unfinished|outstanding|quiet|nobody|expired|ran out|unanswered|incomplete)\b|n't\b"
 )
 _NAMES_EXCEPTION = re.compile(r"\b(?:[A-Za-z_]\w{0,60}\.){0,6}[A-Z]\w{1,60}(?:Error|Exception)\b ?[(:]")
 _SENT = re.compile(
@@ -31,14 +31,9 @@ _SENT = re.compile(
     r"|news)\b"
 )
 _FROM = re.compile(r"\b(?:of|from|by|for|to) #?(\d{1,6})\b(?! ?(?:s|ms|sec\w*|min\w*|of|times)\b|[./:%]\d?)")
-_BARE = re.compile(
-    r"(?:([A-Za-z]{0,20})[ :#=/_\[({-]{1,3}|(?<=[/_-]))(\d{1,5})(?![0-9A-Za-z]|[:.,]\d|/\d"
-    r"| ?(?:of|s|ms|sec\w*|min\w*|steps?|ranks|workers|times|attempts|bytes|rows|peers|%)\b)"
-)
-_COUNTS = re.compile(
-    r"(?i)^(?:steps?|epochs?|iter\w*|rounds?|batch|attempts?|phase|turn|version|v|line|port|code|after|within|only|got|need\w*"
-    r"|expected|than|have|has|had|errno|seq|age|world|size|count|total)$"
-)
+_LAGS = re.compile(r"(?i)\b(?:quiet|unfinished|outstanding|ran out|expired|unanswered|stale)\b")
+_FIRST_RANK = re.compile(r"(?i)\b(?:leader|chief|master|coordinator|head(?: node)?|primary|driver|root)\b")
+"""What the first rank is called where it leads the others (again-lease)."""
 _SHORT = re.compile(
     r"(?i)\bexpected \d+\b.{0,60}\b(?:got|have|received|saw|found|only)\b|\b(?:got|have|received|saw|only) \d+\b.{0,40}"
     r"\b(?:of|expected|instead)\b|\b\d+ ?(?:of|/|out of) ?\d+\b|\b(?:incomplete|not all|missing)\b"
@@ -74,9 +69,11 @@ def missed(first: Cause, processes: Sequence[Process]) -> Blame | None:
     missing = MISSING.search(first.headline)
     if not numbers and missing:
         numbers = {("rank", int(number)) for number in missing[1].split(",")}
+    if not numbers and _FIRST_RANK.search(first.headline) and first.rank.rank:
+        numbers = {("rank", 0)}
     if not numbers:
         # Whichever number may be that of a rank, if just one of those ranks is elsewhere.
-        return _only_absent(_bare_numbers(first.headline) - {first.rank.rank}, processes, first.headline)
+        return _only_absent(bare_numbers(first.headline) - {first.rank.rank}, processes, first.headline)
     accused = [process for process in processes if process is not first.process and _is_named(process, numbers)]
     absent = [process for process in accused if _is_absent(process, processes, first.headline)]
     if missing:
@@ -106,12 +103,8 @@ def _is_absent(process: Process, processes: Sequence[Process], said: str) -> boo
     if has_ended(process) or is_away(process):
         return True
     unknown = not any(waiting.stack_of(item) for item in processes)
-    return unknown and not process.rank.failed and bool(WAITED.search(said))
-
-
-def _bare_numbers(line: str) -> set[int]:
-    """Numbers that may be those of ranks: not counts of time, of steps or of ranks, nor parts of other numbers."""
-    return {int(found[2]) for found in _BARE.finditer(line) if not _COUNTS.search(found[1])}
+    lost = not process.rank.failed or complaint(process) is not None
+    return unknown and lost and bool(WAITED.search(said) or _LAGS.search(said))
 
 
 def unwritten(first: Cause, processes: Sequence[Process]) -> Blame | None:

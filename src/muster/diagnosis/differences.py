@@ -16,13 +16,18 @@ _TIME = re.compile(r"\d{1,4}[-/:]\d\d[-/:]\d\d[\d.,:TZ+ ]{0,20}")
 _LIST = re.compile(r"[\[({]\d+(?:, ?\d+)+[\])}]")
 _VALUES = re.compile(r"\[([^\[\]{}]{1,1000})\]|\{([^\[\]{}]{1,1000})\}")
 _KEYED = re.compile(r"['\"]?(?:rank|worker|r)?[ _]?(\d{1,6})['\"]?: ?(.+)$")
-_PAIRS = re.compile(r"\b(?:rank|worker|r|w)?[ _]?(\d{1,6}) ?(?::|=|->|→|has|had|is|at|got|with) ?['\"]?([\w.+-]{1,80})")
+_PAIRS = re.compile(
+    r"\b(?:(?:rank|worker|node|peer|r|w)[ _]?)?(\d{1,6}) ?"
+    r"(?::|=|->|→|\b(?:has|had|is|at|got|with|gave|sent|says?|reports?)\b) ?"
+    r"(\([^()]{1,80}\)|\[[^\[\]]{1,80}\]|['\"]?[\w.+-]{1,80})"
+)
 _ROW = re.compile(
     r"(?<![\w.])[\w.]{1,40}(?:/[\w.]{1,40}){2,255}|(?<![\w.])\d[\w.]{0,40}(?:[,;|]? {0,2}\d[\w.]{0,40}){2,255}"
 )
 _BETWEEN = re.compile(r"[/,;| ]{1,4}")
 _DIFFER = re.compile(
-    r"(?i)differ|mismatch|inconsisten|disagree|diverge|out of sync|uneven|unequal|imbalance"
+    r"(?i)differ|mismatch|inconsisten|disagree|no agreement|conflict|cannot (?:stack|concat|merge|combine|average)"
+    r"|diverge|out of sync|uneven|unequal|imbalance"
     r"|not (?:all )?(?:equal|the same|identical|agree|match)"
     r"|(?:must|should|have to|need to) (?:all )?(?:be (?:equal|the same|identical|alike)|agree|match|have the same)"
 )
@@ -32,7 +37,7 @@ _CAME = re.compile(
     r"|collected|gathered|accepted|hello|from|by|here|came|so far|checked in)\b"
 )
 _CAME_NOT = re.compile(r"(?i)\b(?:not|no|missing|absent|without|wait\w*|expect\w*|lack\w*|pending|left|still)\b|n't\b")
-_NUMBERS = re.compile(r"[\[{]((?:\d{1,6}(?:, ?\d{1,6}){0,255})?)[\]}]")
+_NUMBERS = re.compile(r"[\[{(]((?:\d{1,6}(?:(?:, ?| )\d{1,6}){0,255})?)[\]})]")
 _PEER = re.compile(
     r"(?i)\b(?:rank|worker|peer|client|member|node|process|actor|trainer|from|by)s?[ #:=_]{0,2}(\d{1,6})\b"
 )
@@ -237,7 +242,7 @@ def came(process: Process, numbers: set[int]) -> Iterator[set[int]]:
         elif found := _PEER.search(after):
             one_by_one.setdefault(_NUMBER.sub("#", bare), set()).add(int(found[1]))
     for told in one_by_one.values():
-        if told < others:
+        if told - {process.rank.rank} < others:
             yield told
 
 
@@ -255,6 +260,9 @@ def odd_in_list(line: str, count: int) -> int | None:
     """Of a list with a value of each rank, in a line that says that they differ: the rank of the only other value."""
     if count < _FEWEST or not _DIFFER.search(line):
         return None
+    pairs = {int(found[1]): found[2] for found in _PAIRS.finditer(line[:2000])}
+    if len(pairs) >= _FEWEST and set(pairs) in (set(range(count)), set(range(1, count))):
+        return _alone(pairs)
     for parts in _lists(line[:2000], count):
         counted = Counter(parts)
         if len(parts) == count and len(counted) == 2 and min(counted.values()) == 1:
@@ -272,9 +280,6 @@ def _lists(line: str, count: int) -> Iterator[list[str]]:
                 yield [pair[2].strip() for pair in pairs if pair]
             continue
         yield parts
-    pairs = list(_PAIRS.finditer(line))
-    if [int(pair[1]) for pair in pairs if pair] == list(range(count)):
-        yield [pair[2] for pair in pairs if pair]
     for found in _ROW.finditer(line):
         yield _BETWEEN.split(found[0])
 

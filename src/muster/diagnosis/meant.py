@@ -15,7 +15,8 @@ from muster.diagnosis.table.machines import TOLD
 from muster.diagnosis.words import is_handled, sounds_like_failure
 
 MISSING = re.compile(
-    r"(?i)\b(?:missing|absent|pending|overdue|not (?:there|here|ready|done|seen)|without|lacking)\b[^\[{(]{0,25}[\[{(]"
+    r"(?i)\b(?:missing|absent|pending|overdue|not (?:there|here|ready|done|seen)|without|lacking"
+    r"|unfinished|outstanding|unanswered|silent|quiet|stale|behind|late|dead|lost|unreachable|unresponsive|gone|stragglers?|incomplete)\b[^\[{(]{0,25}[\[{(]"
     r"(\d{1,6}(?:, ?\d{1,6}){0,64})[\]})]"
 )
 _SENT_BADLY = re.compile(
@@ -32,8 +33,24 @@ _TWICE = re.compile(
 _NAMED = re.compile(
     r"(?i)\b(?:(?:rank|peer|replica|member|trainer)s?[ #:=]{0,2}[\[(]?"
     r"|(?:of|from|by|on|at|with) (?:worker|client|process|actor|learner|node)s?[ #:=]{0,2}[\[(]?"
-    r"|(?:fail\w*|errors?|crash\w*|broken?|refused|rejected|bad|invalid) (?:on|at|for|in|from):? [#\[(]?)"
+    r"|(?:fail\w*|errors?|crash\w*|broken?|refused|rejected|bad|invalid) (?:on|at|for|in|from):? [#\[(]?"
+    r"|(?:sent|announced|given|written|reported|claimed|provided|received|returned) (?:by|from) [#\[(]?)"
     r"(\d{1,6})\b(?![.:/%]\d| ?(?:of|s|ms|steps?|ranks|workers|times)\b)"
+)
+_BARE = re.compile(
+    r"(?:([A-Za-z]{0,20})[ :#=/_\[({-]{1,3}|(?<=[/_-]))(\d{1,5})(?![0-9A-Za-z]|[:.,]\d|/\d"
+    r"| ?(?:of|s|ms|sec\w*|min\w*|steps?|ranks|workers|times|attempts|bytes|rows|peers|%)\b)"
+)
+_COUNTS = re.compile(
+    r"(?i)^(?:steps?|epochs?|iter\w*|rounds?|batch|attempts?|phase|turn|version|v|line|port|code|after|within|only|got|need\w*"
+    r"|expected|than|have|has|had|errno|seq|age|world|size|count|total)$"
+)
+_LAGS = re.compile(r"(?i)\b(?:behind|stragglers?|too slow|lag(?:s|ging)?)\b")
+_RATIO = re.compile(r"\d(?::| of )$")
+_THINGS = re.compile(
+    r"(?i)^(?:shards?|samples?|files?|layers?|experts?|gpus?|devices?|buckets?|tables?|pages?|chunks?|parts?|records?|rows?|items?"
+    r"|class|labels?|folds?|blocks?|partitions?|splits?|columns?|images?|frames?|quer(?:y|ies)|requests?|jobs?|levels?|cells?"
+    r"|index|idx|seed|expression|field|argument|character|position|element|token|entry|block|key|value|number|dimension|dim)$"
 )
 _REFERENCE = re.compile(
     r"(?i)\b(?:differ\w*|other|unlike|than|like|as|same|match\w*|equals?|versus|vs|compared?|that|one|those|to|agree\w*)\b"
@@ -62,6 +79,7 @@ def by_what_is_said(causes: Sequence[Cause], processes: Sequence[Process]) -> Ca
         or impostor(causes, processes)
         or echoed(causes[0], processes)
         or by_name(causes, processes)
+        or unanimous(causes, processes)
         or spoke_in_shared_log(causes, processes)
         or went_another_way(causes, processes)
     )
@@ -160,7 +178,8 @@ def echoed(first: Cause, processes: Sequence[Process]) -> Cause | None:
 
 
 def _has_said(process: Process, said: str) -> bool:
-    return any(said in line for line in process.log.lines)
+    tail = process.rank.tail
+    return said in tail if tail else any(said in line for line in process.log.lines)
 
 
 def _repeats(process: Process, first: Cause) -> bool:
@@ -184,22 +203,51 @@ def by_name(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | No
     first = causes[0]
     if not speaks_for_itself(first):
         return None
-    told = [
-        found for found in _NAMED.finditer(first.headline) if not _REFERENCE.search(first.headline[: found.start()])
-    ]
+    said = first.headline
+    told = [found for found in _NAMED.finditer(said) if not _REFERENCE.search(said[: found.start()])]
     numbers = {int(found[1]) for found in told} - {first.rank.rank}
-    if not numbers and (missing := MISSING.search(first.headline)):
+    if not numbers and _LAGS.search(said):
+        numbers = bare_numbers(said) - {first.rank.rank}
+    if not numbers and (missing := MISSING.search(said)):
         numbers = {int(number) for number in missing[1].split(",")}
     others = [process for process in processes if process.rank.rank in numbers]
     if len(numbers) == 1 and not others and numbers <= started_by(first.rank):
         # Its launcher does not tell of it (further-mpirun-gather).
         return _said_of(first, replace(first.process, rank=replace(first.rank, rank=min(numbers))))
-    if len(numbers) != 1 or len(others) != 1 or WAITED.search(first.headline):
+    if len(numbers) != 1 or len(others) != 1 or WAITED.search(said):
         return None
-    by_itself = [
-        c for c in causes if c.process is others[0] and c.weight < RENDEZVOUS and likeness(c) != likeness(first)
-    ]
-    return None if by_itself else _said_of(first, others[0])
+    own = [cause for cause in causes if cause.process is others[0] and cause.weight < RENDEZVOUS]
+    return _said_of(first, others[0]) if all(likeness(cause) == likeness(first) for cause in own) else None
+
+
+def unanimous(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | None:
+    """Where ranks leave with the very same words, in which one number may be that of a rank: that one.
+
+    For again-key-misspelt.
+    """
+    first = causes[0]
+    numbers = bare_numbers(first.headline)
+    same = [cause for cause in causes if cause.headline == first.headline]
+    lacks = WAITED.search(first.headline) or " not " in first.headline
+    if not speaks_for_itself(first) or len(same) < 2 or len(numbers) != 1 or not lacks or _fail_otherwise(causes):
+        return None
+    one = next((process for process in processes if process.rank.rank in numbers), None)
+    own = next((cause for cause in causes if cause.process is one), None)
+    if one is None or (own is not None and own not in same):
+        return None
+    return replace(own, sure=False) if own is not None else _said_of(first, one)
+
+
+def bare_numbers(line: str) -> set[int]:
+    """Numbers that may be those of ranks: not counts of time, of steps or of ranks, nor parts of other numbers."""
+    found = set()
+    for match in _BARE.finditer(line):
+        before, word = line[: match.start(2)], match[1] or ""
+        # A path with a number in it may be a rank's; a thing with a number is not.
+        a_thing = bool(_THINGS.search(word)) and not before.endswith(("/", "_", "-"))
+        if not _COUNTS.search(word) and not a_thing and not _RATIO.search(before[-6:]):
+            found.add(int(match[2]))
+    return found
 
 
 def spoke_in_shared_log(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | None:
@@ -291,7 +339,7 @@ def speaks_for_itself(cause: Cause) -> bool:
         return cause.signal is None
     inner = cause.raised.frames[-1] if cause.raised is not None and cause.raised.frames else None
     own = inner is not None and inner.source.startswith(("raise", "assert")) and not inner.of_library
-    return cause.code == "exception" and own
+    return cause.code in ("exception", "host_oom") and own
 
 
 def _fail_otherwise(causes: Sequence[Cause]) -> bool:
