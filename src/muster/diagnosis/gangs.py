@@ -192,8 +192,8 @@ def hinted(first: Cause, processes: Sequence[Process]) -> Cause | None:
         return None
     number, line = next(iter(alone.items()))
     process = next(item for item in processes if item.rank.rank == number)
-    told = f" ({first.headline})" if first.headline and first.headline != line else ""
-    return replace(first, process=process, headline=f"{line}{told}", sure=False)
+    also = f" ({first.headline})" if first.headline and first.headline != line else ""
+    return replace(first, process=process, headline=f"{line}{also}", sure=False)
 
 
 def culprit(
