@@ -147,9 +147,9 @@ def _per_process() -> list[Case]:
         _gang("process-8-SIGKILL", "SIGKILL", "signal", 5, 1, 8),
         _gang("process-8-exit-3", "exit-3", "exit_code", 7, 1, 8),
     ]
-    interface = _gang("process-2-interface", "exception", "port_trouble", 0, 1, 2)
+    interface = _gang("process-2-interface", "exception", "bad_input", 0, 1, 2)
     job = {**interface.job, "environment_variables": {"GLOO_SOCKET_IFNAME": "nope0", "OMP_NUM_THREADS": "1"}}
-    cases.append(Case(interface.name, "port_trouble", 0, job, "interface", "process", 2, also=(1,)))
+    cases.append(Case(interface.name, "bad_input", 0, job, "interface", "process", 2, also=(1,)))
     everyone = {**_python("module-alone"), "distribution": _process(4)}
     cases.append(Case("process-4-module", "environment", 0, everyone, "module", "process", 4, also=(1, 2, 3)))
     return cases

@@ -1,17 +1,16 @@
-"""Ranks to blame by what others say of them, or by what only they say of themselves."""
+"""Ranks that others waited for, by what those say of them, or by what only they say of themselves."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 
-from muster.diagnosis import differences, meeting, progress, waiting
-from muster.diagnosis.causes import DEFINITE, Cause, by_exception, is_told_to_stop, is_victim, last_words, named_in
-from muster.diagnosis.gangs import LEFT, Blame, has_ended, is_away, likeness, not_there
+from muster.diagnosis import differences, meeting, waiting
+from muster.diagnosis.causes import Cause, by_exception, complaint, is_told_to_stop, is_victim, named_in
+from muster.diagnosis.gangs import LEFT, Blame, has_ended, is_away, not_there
 from muster.diagnosis.launchers import Process
-from muster.diagnosis.table.machines import TOLD
+from muster.diagnosis.meant import MISSING, WAITED, bare_numbers, speaks_for_itself
 from muster.diagnosis.words import is_handled
 
 _PEER = re.compile(
@@ -24,7 +23,7 @@ _LACKS = re.compile(
     r"(?i)\b(?:no|not|nothing|never|none|missing|lost|without|gone|silent|late|dead|absent|unresponsive|unreachable"
     r"|time(?:d[ -]?)?-?out|stopped|stale|overdue"
     r"|only|wait(?:ed|ing)|g[ia]v(?:e|ing) up|vanished|disappeared|left|closed|hung"
-    r"|stuck)\b|n't\b"
+    r"|stuck|unfinished|outstanding|quiet|nobody|expired|ran out|unanswered|incomplete)\b|n't\b"
 )
 _NAMES_EXCEPTION = re.compile(r"\b(?:[A-Za-z_]\w{0,60}\.){0,6}[A-Z]\w{1,60}(?:Error|Exception)\b ?[(:]")
 _SENT = re.compile(
@@ -32,21 +31,25 @@ _SENT = re.compile(
     r"|news)\b"
 )
 _FROM = re.compile(r"\b(?:of|from|by|for|to) #?(\d{1,6})\b(?! ?(?:s|ms|sec\w*|min\w*|of|times)\b|[./:%]\d?)")
-_MISSING = re.compile(
-    r"(?i)\b(?:missing|absent|pending|overdue|not (?:there|here|ready|done|seen)|without)\b\W{0,4}[\[{(]"
-    r"(\d{1,6}(?:, ?\d{1,6}){0,64})[\]})]"
-)
-_SENT_BADLY = re.compile(
-    r"(?i)\b(?:gradient|update|result|message|part|batch|tensor|value|state|weights|parameters|digest|checksum|loss|data"
-    r"|reply|answer|shard|packet|frame|header|record)s? (?:of|from|by|sent by)"
-    r" (?:rank|worker|peer|client|node|process|actor) ?(\d{1,6})\b.{0,40}"
-    r"\b(?:out of range|nan|inf|corrupt\w*|invalid|bad|wrong|mismatch\w*|unexpected|malformed|garbage"
-    r"|truncated|too (?:large|small|short|long|old|new)|differs?|does not|is not)\b"
+_LAGS = re.compile(r"(?i)\b(?:quiet|unfinished|outstanding|ran out|expired|unanswered|stale)\b")
+_FIRST_RANK = re.compile(r"(?i)\b(?:leader|chief|master|coordinator|head(?: node)?|primary|driver|root)\b")
+"""What the first rank is called where it leads the others (again-lease)."""
+_SHORT = re.compile(
+    r"(?i)\bexpected \d+\b.{0,60}\b(?:got|have|received|saw|found|only)\b|\b(?:got|have|received|saw|only) \d+\b.{0,40}"
+    r"\b(?:of|expected|instead)\b|\b\d+ ?(?:of|/|out of) ?\d+\b|\b(?:incomplete|not all|missing)\b"
 )
 _LISTED = re.compile(r"[\[{]#?(\d{1,6})[\]}]")
-_RANK = re.compile(r"(?i)\brank (\d{1,6})\b")
 _LAST_WORDS = 6
 _QUOTED = re.compile(r"['\"]([^'\"]{1,300})['\"]")
+
+
+def not_heard_of(causes: Sequence[Cause], processes: Sequence[Process]) -> Blame | None:
+    """Where a rank leaves by itself because somebody did not answer: that one."""
+    first = causes[0]
+    blame = missed(first, processes) if speaks_for_itself(first) else None
+    if blame is None and speaks_for_itself(first) and _SHORT.search(first.headline):
+        blame = uncounted(causes[:1], processes)
+    return blame or unwritten(first, processes)
 
 
 def missed(first: Cause, processes: Sequence[Process]) -> Blame | None:
@@ -63,11 +66,16 @@ def missed(first: Cause, processes: Sequence[Process]) -> Blame | None:
         # It says what did not come, and only the number of the one that it should have come from.
         told = _FROM.findall(first.headline) or _LISTED.findall(first.headline)
         numbers = {("rank", int(number)) for number in told}
-    missing = _MISSING.search(first.headline)
+    missing = MISSING.search(first.headline)
     if not numbers and missing:
         numbers = {("rank", int(number)) for number in missing[1].split(",")}
+    if not numbers and _FIRST_RANK.search(first.headline) and first.rank.rank:
+        numbers = {("rank", 0)}
+    if not numbers:
+        # Whichever number may be that of a rank, if just one of those ranks is elsewhere.
+        return _only_absent(bare_numbers(first.headline) - {first.rank.rank}, processes, first.headline)
     accused = [process for process in processes if process is not first.process and _is_named(process, numbers)]
-    absent = [process for process in accused if has_ended(process) or is_away(process)]
+    absent = [process for process in accused if _is_absent(process, processes, first.headline)]
     if missing:
         # They are listed as missing: wherever they wait, it is not with the others.
         absent = [process for process in accused if not process.rank.failed and not waiting.waits(process)]
@@ -78,6 +86,27 @@ def missed(first: Cause, processes: Sequence[Process]) -> Blame | None:
     return Blame(one, why, where=waiting.place_of(one), sure=False)
 
 
+def _only_absent(numbers: set[int], processes: Sequence[Process], said: str) -> Blame | None:
+    """Of ranks that a number may mean, the only one that left or does something else.
+
+    For further-datagrams-stop, further-beat-files, further-other-file-name.
+    """
+    absent = [item for item in processes if item.rank.rank in numbers and _is_absent(item, processes, said)]
+    if len(absent) != 1:
+        return None
+    why = LEFT if has_ended(absent[0]) else not_there(absent[0])
+    return Blame(absent[0], why, where=waiting.place_of(absent[0]), sure=False)
+
+
+def _is_absent(process: Process, processes: Sequence[Process], said: str) -> bool:
+    """Whether a rank had left or does something else. Where none shows what it does, words about waiting decide."""
+    if has_ended(process) or is_away(process):
+        return True
+    unknown = not any(waiting.stack_of(item) for item in processes)
+    lost = not process.rank.failed or complaint(process) is not None
+    return unknown and lost and bool(WAITED.search(said) or _LAGS.search(said))
+
+
 def unwritten(first: Cause, processes: Sequence[Process]) -> Blame | None:
     """Of a rank that misses a file with another rank's number in its name: that rank, if it never got to write it."""
     if "No such file" not in first.headline or (path := _QUOTED.search(first.headline)) is None:
@@ -85,11 +114,7 @@ def unwritten(first: Cause, processes: Sequence[Process]) -> Blame | None:
     numbers = {int(number) for number in re.findall(r"\d{1,6}", path[1].rpartition("/")[2])}
     if first.rank.rank in numbers:
         return None
-    absent = [item for item in processes if item.rank.rank in numbers and (has_ended(item) or is_away(item))]
-    if len(absent) != 1:
-        return None
-    why = LEFT if has_ended(absent[0]) else not_there(absent[0])
-    return Blame(absent[0], why, where=waiting.place_of(absent[0]), sure=False)
+    return _only_absent(numbers, processes, first.headline)
 
 
 def _is_named(process: Process, numbers: set[tuple[str, int]]) -> bool:
@@ -175,26 +200,11 @@ def _by_branch(processes: Sequence[Process]) -> Blame | None:
 
 
 def said_alone(process: Process, processes: Sequence[Process]) -> str:
-    """The last thing that only this rank said before it ended."""
-    lines = differences.own_lines(processes).get(process.rank.rank, [])
-    return lines[-1].strip() if lines else ""
-
-
-def odd_value(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | None:
-    """Where ranks fail alike because they do not agree: the only one that names another value than all the rest."""
-    stopped = [cause for process in processes if process.rank.expected and (cause := last_words(process))]
-    alike = [cause for cause in (*causes, *stopped) if likeness(cause) == likeness(causes[0])]
-    values = {cause.rank.rank: cause.headline for cause in alike}
-    if len(set(values.values())) > 2:
-        values = {cause.rank.rank: _valued(cause) for cause in alike}
-    counted = Counter(values.values())
-    if len(causes) != sum(cause in causes for cause in alike) or len(counted) != 2 or len(alike) < 3:
-        return None
-    (_, count), (single, once) = counted.most_common()
-    if once != 1 or count < 2:
-        return None
-    odd = next(cause for cause in alike if values[cause.rank.rank] == single)
-    return replace(odd, sure=False)
+    """The last thing that only this rank said before it ended; a record of its log where there is nothing else."""
+    for records in differences.RECORDS:
+        if lines := differences.own_lines(processes, records).get(process.rank.rank, []):
+            return lines[-1].strip()
+    return ""
 
 
 def needed_more(processes: Sequence[Process]) -> Blame | None:
@@ -206,55 +216,6 @@ def needed_more(processes: Sequence[Process]) -> Blame | None:
     staying = [process for process in essential if not has_ended(process)]
     found = _with_another_value(essential) if len(staying) == 1 else None
     return found if found is not None and found.process is staying[0] else None
-
-
-def disagrees(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | None:
-    """Where ranks leave because they do not agree: the only one that had given another value than all the rest.
-
-    For r-own-config-hash-differs, values-digest, values-names.
-    """
-    if not differences.is_disagreement(causes[0].headline) or any(likeness(c) != likeness(causes[0]) for c in causes):
-        return None
-    essential = [process for process in processes if process.rank.essential and process.rank.role != "launcher"]
-    if (found := differences.value(essential)) is not None:
-        own = next((cause for cause in causes if cause.process is found.process), causes[0])
-        headline = f"{own.headline}; it said `{found.line}`, another `{found.theirs}`"
-        return replace(own, process=found.process, headline=headline, sure=False)
-    one = meeting.told_otherwise(essential)
-    if one is None:
-        return None
-    own = next((cause for cause in causes if cause.process is one), causes[0])
-    headline = f"{own.headline}; it alone said `{meeting.own_words(one, essential)}`"
-    return replace(own, process=one, headline=headline, sure=False)
-
-
-def flagged(first: Cause, processes: Sequence[Process]) -> Cause | None:
-    """Where ranks leave because one of them, which none names, had failed: the only one that said something else.
-
-    For values-torchrun-flag.
-    """
-    if first.finding is None or first.finding.rule.name != TOLD or len(processes) < 2:
-        return None
-    found = differences.branch([process for process in processes if process.rank.role != "launcher"])
-    if found is None:
-        return None
-    one, said = found
-    headline = f"{said} ({first.headline})"
-    return replace(first, process=one, code="exception", headline=headline, weight=DEFINITE, finding=None, sure=False)
-
-
-def sent_badly(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | None:
-    """Where a rank leaves because of what another sent or had: that one, if it is named and says nothing of its own.
-
-    For values-gradient-of-another.
-    """
-    first = causes[0]
-    found = _SENT_BADLY.search(first.headline)
-    number = int(found[1]) if found else first.rank.rank
-    if number == first.rank.rank or any(cause.weight <= first.weight and cause is not first for cause in causes):
-        return None
-    one = next((process for process in processes if process.rank.rank == number and not process.rank.failed), None)
-    return replace(first, process=one, sure=False) if one is not None else None
 
 
 def uncounted(causes: Sequence[Cause], processes: Sequence[Process]) -> Blame | None:
@@ -277,46 +238,12 @@ def uncounted(causes: Sequence[Cause], processes: Sequence[Process]) -> Blame | 
     return Blame(missing[0], why, where=waiting.place_of(missing[0]), sure=False)
 
 
-def outvoted(causes: Sequence[Cause]) -> Cause | None:
-    """Where each rank says that it differs from another: the one that all the others name."""
-    alike = [cause for cause in causes if likeness(cause) == likeness(causes[0])]
-    named = {cause.rank.rank: _others_in(cause) for cause in alike}
-    if len(alike) < max(3, len(causes)) or any(len(others) != 1 for others in named.values()):
-        return None
-    number, votes = Counter(other for others in named.values() for other in others).most_common(1)[0]
-    odd = next((cause for cause in alike if cause.rank.rank == number), None)
-    return replace(odd, sure=False) if odd is not None and votes == len(alike) - 1 else None
-
-
-def odd_in_list(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | None:
-    """Where ranks compare what all of them have and print it as a list: the only one with another value."""
-    essential = [process for process in processes if process.rank.essential and process.rank.role != "launcher"]
-    number = differences.odd_in_list(causes[0].headline, len(essential))
-    if number is None or any(likeness(cause) != likeness(causes[0]) for cause in causes):
-        return None
-    own = next((cause for cause in causes if cause.rank.rank == number), None)
-    process = next((process for process in essential if process.rank.rank == number), None)
-    if own is None and process is not None:
-        own = replace(causes[0], process=process)
-    return replace(own, sure=False) if own is not None else None
-
-
-def _others_in(cause: Cause) -> set[int]:
-    """The other ranks that a rank names."""
-    return {int(found) for found in _RANK.findall(cause.headline)} - {cause.rank.rank}
-
-
-def _valued(cause: Cause) -> str:
-    """What a cause says, without the rank's own number."""
-    return re.sub(r"\d+", lambda match: "#" if match[0] == str(cause.rank.rank) else match[0], cause.headline)
-
-
 def by_progress(processes: Sequence[Process]) -> Blame | None:
     """Where no stack tells: the only rank that is behind all the others, or that said something else last."""
     essential = [process for process in processes if process.rank.essential and process.rank.role != "launcher"]
     if len(essential) < 3 or any(waiting.stack_of(process) for process in essential):
         return None
-    steps = progress.of(essential)
+    steps = differences.steps(essential)
     if len(steps) == len(essential):
         behind = [process for process in essential if steps[process.rank.rank] == min(steps.values())]
         if len(behind) == 1:

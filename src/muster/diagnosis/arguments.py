@@ -19,6 +19,13 @@ _REJECTED = re.compile(
     r"|[│|] (?:No such option|Missing (?:option|argument|parameter)|Invalid value|Got unexpected)"
     r"|^ERROR: (?:Could not consume arg: |The function received no value for the required arg)"
 )
+_BY_ARGPARSE = re.compile(
+    r": error: (?:argument \S{1,200}: |unrecognized arguments: |the following arguments are required: "
+    r"|ambiguous option: )"
+)
+"""Its own words, which need no usage text beside them: that of a launcher fills pages."""
+_BOX = re.compile(r"╭─+ (?:Required options|Parsing error|Unrecognized options|Invalid|Missing|Error)")
+"""How tyro and others that write with rich begin."""
 _REJECTED_OPTION = re.compile(
     r"(?i)\b(?:un(?:recogni[sz]ed|known)|illegal|invalid|ambiguous|no such) (?:command[- ]line )?"
     r"(?:option|argument|flag)\b"
@@ -26,6 +33,7 @@ _REJECTED_OPTION = re.compile(
     r"|\bflags? parsing error\b"
 )
 _USAGE = re.compile(r"(?i)(?:usage(?: of [^:]{1,80})?:\s*(?!\d)|(?:try|pass|see|run)\b.{0,80}--help)")
+_FRAME = dict.fromkeys(map(ord, "│╭╮╰╯─|"), " ")
 _LAST_LINES = 3
 _TEXT_LINES = 14
 
@@ -37,6 +45,10 @@ def rejected(tail: Sequence[str], rank: RankEvidence) -> str:
         return ""
     usage = at is not None or any(line.lower().startswith("usage:") for line in tail)
     told = next((line for line in reversed(tail) if _REJECTED.search(line)), "")
+    if told and _BY_ARGPARSE.search(told) and rank.exit_code == _USUAL:
+        return told
+    if (boxed := next((i for i, line in enumerate(tail) if _BOX.match(line)), None)) is not None and not told:
+        return " ".join(" ".join(tail[boxed : boxed + _TEXT_LINES]).translate(_FRAME).split())
     if told and (usage or ": error: " not in told) and (rank.exit_code == _USUAL or usage):
         return told.strip("│| ")
     if at is None:

@@ -11,7 +11,7 @@ from itertools import takewhile
 from muster.diagnosis import arguments
 from muster.diagnosis.launchers import Process
 from muster.diagnosis.log import EXCHANGES, MEETING, Log, is_record
-from muster.diagnosis.raised import Raised
+from muster.diagnosis.raised import Frame, Raised
 from muster.diagnosis.rules import Finding, find, named
 from muster.diagnosis.words import FAILURE, GENERIC, HANDLED, PROGRESS, sounds_like_failure, telling_line, with_its_text
 from muster.wire.verdicts import RankEvidence
@@ -67,10 +67,8 @@ _AT_EXIT = "terminate called without an active exception"
 _STOPPED = re.compile(r"SignalException|^(?:KeyboardInterrupt|SystemExit)\b")
 _TOLD = re.compile(r"(?i)\bsig(?:term|int|nal)|terminat|preempt|interrupt|shut(?:ting)? ?down|\bstop")
 _GOT_SIGNAL = re.compile(r"SignalException: Process \d+ got signal: (\d+)")
-_TIMED_OUT = 124
-"""The code of `timeout` when it had to end a program."""
-_STARTS = "_execute_child"
-"""The function of Python's `subprocess` that starts a program."""
+_TIMED_OUT = 124  # The code of `timeout` when it had to end a program.
+_STARTS = "_execute_child"  # The function of Python's `subprocess` that starts a program.
 _NOT_STARTED = re.compile(r"(?:FileNotFoundError|PermissionError|NotADirectoryError|OSError: \[Errno 8\])")
 _LAUNCHER = re.compile(
     r"torch/distributed/(?:run|launch|launcher|elastic)|accelerate/(?:commands|utils/launch)|deepspeed/launcher"
@@ -78,7 +76,9 @@ _LAUNCHER = re.compile(
 )
 _COMPLAINT_WORDS = 12
 _FEW = 8
-_LOST_TIME = re.compile(r"(?i)time(?:d[ -]?)?-?out|wait|deadline|connect|peer|unreachable|not (?:joined|ready|respond)")
+_LOST_TIME = re.compile(
+    r"(?i)time(?:d[ -]?)?-?out|\bwait|deadline|connect|\bpeers?\b|unreachable|not (?:joined|ready|respond)"
+)
 _NATIVE_FORMS = ("c++",)
 _LACKS = ("environment", "launcher_missing", "disk_full", "host_oom", "gpu_oom", "gpu_fault", "shm_too_small")
 
@@ -147,6 +147,11 @@ def _is_launchers(final: Raised) -> bool:
         return False
     caller = next((frame for frame in reversed(final.frames) if not frame.file.endswith("/subprocess.py")), None)
     return caller is not None and bool(_LAUNCHER.search(caller.file))
+
+
+def _passes_on(final: Raised) -> bool:
+    """Whether a launcher only says that the program which it was given has failed (r-accelerate-script-exits)."""
+    return "CalledProcessError" in final.kind and bool(final.frames) and bool(_LAUNCHER.search(final.frames[-1].file))
 
 
 def _told_to_end(process: Process, number: int) -> Cause:
@@ -223,6 +228,8 @@ def _final(log: Log, rank: RankEvidence, shared: bool = False) -> Raised | None:
         candidates = [raised for raised in candidates if told[raised.line] == 1] or candidates
     if not candidates:
         return None
+    if _passes_on(candidates[-1]) and not (candidates := candidates[:-1]):
+        return None
     last = candidates[-1]
     if last.setting == "task" and (rank.exit_code not in (None, 1) or sounds_like_failure(telling_line(log))):
         # Nobody waited for the task: it did not end the program.
@@ -254,8 +261,11 @@ def _was_handled(log: Log, raised: Raised, rank: RankEvidence, until: int | None
         return True
     if not after or (raised.setting in ("thread", "process") and len(after) <= 2 and _NOTICED.search(after[-1])):
         return False
-    if any(HANDLED.search(line) for line in after[:3]) and FAILURE.search(after[-1]):
-        return True
+    if any(HANDLED.search(line) for line in after[:3]):
+        # It said so, worked on, and what it said last is why it left.
+        worked = any(PROGRESS.search(line) for line in after) and not HANDLED.search(after[-1])
+        if FAILURE.search(after[-1]) or (worked and not PROGRESS.search(after[-1])):
+            return True
     going_on = _progress(log, raised)
     if rank.exit_code in (None, 1, 2):
         return going_on >= 3 and (
@@ -340,8 +350,10 @@ def by_exception(process: Process, final: Raised) -> Cause:
     if (root := _own_root(final)) is not None:
         final = root
     found = find(final.told_lines, "raised") or _while_with_others(final)
+    if found is not None and found.rule.code == "collective" and _was_meeting(final):
+        found = named("rendezvous", found.line)
     earlier = next((raised for raised in reversed(log.raised) if raised.end <= final.begin and raised.line), None)
-    headline = headline_of(final)
+    headline = headline_of(final) + _said_by_program(log, final)
     after = log.words_after(final)
     if after and FAILURE.search(after[-1]) and len(after[-1]) < 200:
         headline += f"; then: {after[-1].strip()}"
@@ -354,10 +366,21 @@ def by_exception(process: Process, final: Raised) -> Cause:
     return replace(made, code=found.rule.code, weight=_weight(found))
 
 
+def _said_by_program(log: Log, final: Raised) -> str:
+    """What a program had said that failed below this one, in the line before (r-own-perl-and-python-disagree)."""
+    if "CalledProcessError" not in final.kind or final.causes or final.setting != "main" or not final.begin:
+        return ""
+    said = log.lines[final.begin - 1].strip()
+    return f"; before: {_shortened(said)}" if said and not is_record(said) and not PROGRESS.search(said) else ""
+
+
 def _own_root(raised: Raised) -> Raised | None:
     """What a rank had raised by itself, if it lost the others only while it left: in a `finally`, in a handler."""
     root = next((cause for cause in raised.causes if cause.line), None)
     if not raised.handling or root is None or is_victim(root) or not is_victim(replace(raised, causes=())):
+        return None
+    if all(frame.of_library for frame in root.frames):
+        # A library's own way to look for something, such as a connection that it has not made yet.
         return None
     return replace(root, begin=raised.begin, end=raised.end, setting=raised.setting)
 
@@ -371,12 +394,22 @@ def named_in(process: Process, line: str) -> Cause:
 
 def _while_with_others(raised: Raised) -> Finding | None:
     """An exception that a library raised where ranks meet or exchange, and that speaks of time or connections."""
-    inner = list(takewhile(lambda frame: frame.of_library, reversed(raised.frames)))
+    inner = _in_library(raised)
     if not inner or not _LOST_TIME.search(raised.line):
         return None
-    if any(MEETING.match(frame.function) for frame in inner):
+    if _was_meeting(raised):
         return named("rendezvous", raised.line)
     return named("collective", raised.line) if any(EXCHANGES.search(frame.file) for frame in inner) else None
+
+
+def _was_meeting(raised: Raised) -> bool:
+    """Whether it came while a library had ranks find each other (further-torch-late)."""
+    return any(MEETING.match(frame.function) for frame in _in_library(raised))
+
+
+def _in_library(raised: Raised) -> list[Frame]:
+    """The innermost frames, as far as they are a library's."""
+    return list(takewhile(lambda frame: frame.of_library, reversed(raised.frames)))
 
 
 def headline_of(raised: Raised) -> str:

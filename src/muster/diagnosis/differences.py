@@ -1,4 +1,4 @@
-"""What one rank said and no other did: another value in the same words, or a line of its own."""
+"""What ranks print, compared: another value in the same words, a line that only one has, how far each came."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from muster.diagnosis.launchers import Process
 
@@ -14,22 +15,41 @@ _NUMBER = re.compile(r"(?<![\w.])(?=[a-f]{0,40}\d)[0-9a-f]{6,64}(?![\w.])|\d+(?:
 _TIME = re.compile(r"\d{1,4}[-/:]\d\d[-/:]\d\d[\d.,:TZ+ ]{0,20}")
 _LIST = re.compile(r"[\[({]\d+(?:, ?\d+)+[\])}]")
 _VALUES = re.compile(r"\[([^\[\]{}]{1,1000})\]|\{([^\[\]{}]{1,1000})\}")
-_DIFFER = re.compile(
-    r"(?i)differ|mismatch|inconsisten|disagree|diverge|out of sync|uneven|unequal|imbalance"
-    r"|not (?:all )?(?:equal|the same|identical|agree|match)"
+_KEYED = re.compile(r"['\"]?(?:rank|worker|r)?[ _]?(\d{1,6})['\"]?: ?(.+)$")
+_PAIRS = re.compile(
+    r"\b(?:(?:rank|worker|node|peer|r|w)[ _]?)?(\d{1,6}) ?"
+    r"(?::|=|->|→|\b(?:has|had|is|at|got|with|gave|sent|says?|reports?)\b) ?"
+    r"(\([^()]{1,80}\)|\[[^\[\]]{1,80}\]|['\"]?[\w.+-]{1,80})"
 )
+_ROW = re.compile(
+    r"(?<![\w.])[\w.]{1,40}(?:/[\w.]{1,40}){2,255}|(?<![\w.])\d[\w.]{0,40}(?:[,;|]? {0,2}\d[\w.]{0,40}){2,255}"
+)
+_BETWEEN = re.compile(r"[/,;| ]{1,4}")
+_DIFFER = re.compile(
+    r"(?i)differ|mismatch|inconsisten|disagree|no agreement|conflict|cannot (?:stack|concat|merge|combine|average)"
+    r"|diverge|out of sync|uneven|unequal|imbalance"
+    r"|not (?:all )?(?:equal|the same|identical|agree|match)"
+    r"|(?:must|should|have to|need to) (?:all )?(?:be (?:equal|the same|identical|alike)|agree|match|have the same)"
+)
+_SHAPES = re.compile(r"(?i)\b(?:shapes?|sizes?|dimensions?|lengths?|broadcast|columns|features|elements|bytes)\b")
 _CAME = re.compile(
     r"(?i)\b(?:have|has|got|received|seen|heard|arrived|joined|ready|done|present|connected|registered|reported|finished"
-    r"|collected|gathered|accepted|hello|from|here|came|so far|checked in)\b"
+    r"|collected|gathered|accepted|hello|from|by|here|came|so far|checked in)\b"
 )
 _CAME_NOT = re.compile(r"(?i)\b(?:not|no|missing|absent|without|wait\w*|expect\w*|lack\w*|pending|left|still)\b|n't\b")
-_NUMBERS = re.compile(r"[\[{]((?:\d{1,6}(?:, ?\d{1,6}){0,255})?)[\]}]")
-_PEER = re.compile(r"(?i)\b(?:rank|worker|peer|client|member|node|process|actor|trainer|from)s?[ #:=_]{0,2}(\d{1,6})\b")
+_NUMBERS = re.compile(r"[\[{(]((?:\d{1,6}(?:(?:, ?| )\d{1,6}){0,255})?)[\]})]")
+_PEER = re.compile(
+    r"(?i)\b(?:rank|worker|peer|client|member|node|process|actor|trainer|from|by)s?[ #:=_]{0,2}(\d{1,6})\b"
+)
 _ASKS = re.compile(
     r"(?i)\b(?:ask|wait|call|poll|request|contact|fetch|pull|send|query|ping|read|collect|receiv|join)(?:s|ing)?\b"
 )
 _ITSELF = re.compile(r"(?i)\b(?:i am|i'm|this is|rank|worker|process|member|replica|node)[ :=]{0,3}(?:rank |worker )?$")
 _FEWEST = 3
+_CLAIMS = re.compile(
+    r"(?i)\b(?:i am|i'm|this is|my (?:rank|id) is|rank|worker)[ :=#]{0,3}(?:rank |worker |number )?(\d{1,6})\b"
+)
+RECORDS = (None, re.compile(r"\b(?:WARN|WARNING|NOTICE)\b"), re.compile(""))
 _UNUSUAL = re.compile(
     r"(?i)\b(?:skip\w*|empty|no|not|without|over-?flow\w*|under-?flow\w*|nan|inf|retry\w*|missing|fall\w* ?back|early"
     r"|ignor\w+|stop\w*|instead|drop\w*|bad|invalid|fail\w*|error|only|exhausted|nothing|done|finished|short|fewer|odd)\b"
@@ -37,6 +57,9 @@ _UNUSUAL = re.compile(
 _FIRST_LINES = 20
 _LAST_LINES = 40
 _FEW_LINES = 10
+_FIGURE = re.compile(r"\d+(?:\.\d+)?")
+_STEP_LINES = 200
+_FEW_STEP_LINES = 12
 _MANY = 64
 """Of more ranks than these, fewer lines are compared: a verdict must not be late."""
 _ENOUGH = 4
@@ -52,6 +75,11 @@ class Difference:
     """What it said."""
     theirs: str
     """What another one said; empty where its own line says it all."""
+
+    def explains(self, headline: str) -> bool:
+        """Whether the value that is its own stands in an error about shapes or sizes."""
+        own = set(_NUMBER.findall(self.line)) - set(_NUMBER.findall(self.theirs))
+        return bool(_SHAPES.search(headline)) and bool(own & set(_NUMBER.findall(headline)))
 
 
 _Row = tuple[str, tuple[str, ...]]
@@ -77,8 +105,9 @@ def value(processes: Sequence[Process]) -> Difference | None:
 def _votes(rows: Mapping[int, _Row], shape: str) -> Iterator[Mapping[int, object]]:
     """What ranks may be expected to agree on: a value, that each belongs to its own group, who its neighbours are."""
     groups = {rank: _NUMBER.findall(match[0]) for rank, (line, _) in rows.items() if (match := _LIST.search(line))}
-    if len(groups) == len(rows):
-        yield {rank: str(rank) in members for rank, members in groups.items()}
+    within = {rank: str(rank) in members for rank, members in groups.items()}
+    if len(groups) == len(rows) and sum(within.values()) > 1:
+        yield within
     width = min(len(numbers) for _, numbers in rows.values())
     columns = [{rank: numbers[column] for rank, (_, numbers) in rows.items()} for column in range(width)]
     for column in [column for column, before in zip(columns, shape.split("#"), strict=False) if _ITSELF.search(before)]:
@@ -129,23 +158,48 @@ def _rows(process: Process) -> dict[str, _Row]:
 
 
 def branch(processes: Sequence[Process]) -> tuple[Process, str] | None:
-    """The only rank with a line of a kind that no other printed, and that line: it went another way."""
-    own = {rank: lines for rank, lines in own_lines(processes).items() if lines}
-    if len(own) != 1:
-        return None
-    number, lines = next(iter(own.items()))
-    telling = [line for line in lines if _UNUSUAL.search(line)]
-    if number == 0 and not telling:
+    """The only rank with a line of a kind that no other printed, and that line: it went another way.
+
+    Records of a log count where nothing else tells: first warnings, then all.
+    """
+    for records in RECORDS:
+        own = {rank: lines for rank, lines in own_lines(processes, records).items() if lines}
         # The first rank often speaks for all.
-        return None
-    process = next(process for process in processes if process.rank.rank == number)
-    return process, (telling or lines)[-1].strip()[:200]
+        odd = [rank for rank, lines in own.items() if rank or any(map(_UNUSUAL.search, lines))]
+        if len(odd) == 1:
+            lines = own[odd[0]]
+            telling = [line for line in lines if _UNUSUAL.search(line)]
+            process = next(process for process in processes if process.rank.rank == odd[0])
+            return process, (telling or lines)[-1].strip()[:200]
+        if odd:
+            return None
+    return None
 
 
-def own_lines(processes: Sequence[Process]) -> dict[int, list[str]]:
-    """By rank, the last lines of kinds that no other rank printed."""
+def is_unusual(line: str) -> bool:
+    """Whether a line tells of something that does not happen on every rank."""
+    return bool(_UNUSUAL.search(line))
+
+
+def impostor(processes: Sequence[Process]) -> Process | None:
+    """The only rank that calls itself by the number of another, where others use their own in the same words."""
+    claims: dict[str, dict[int, int]] = {}
+    for process in processes:
+        for line in process.log.words_between(0)[:_FIRST_LINES]:
+            bare = _TIME.sub("", line[:300])
+            if found := _CLAIMS.search(bare):
+                claims.setdefault(_NUMBER.sub("#", bare), {}).setdefault(process.rank.rank, int(found[1]))
+    for claimed in claims.values():
+        wrong = [rank for rank, number in claimed.items() if number != rank]
+        if len(wrong) == 1 and len(claimed) > 1:
+            return next(process for process in processes if process.rank.rank == wrong[0])
+    return None
+
+
+def own_lines(processes: Sequence[Process], records: re.Pattern[str] | None = None) -> dict[int, list[str]]:
+    """By rank, the last lines of kinds that no other rank printed; records of a log only as they are asked for."""
     most = _LAST_LINES if len(processes) <= _MANY else _FEW_LINES
-    words = {process.rank.rank: _before_its_end(process, most) for process in processes}
+    words = {process.rank.rank: _before_its_end(process, most, records) for process in processes}
     shapes = {number: [_shape(line) for line in lines] for number, lines in words.items()}
     said_by = Counter(shape for found in shapes.values() for shape in set(found))
     return {
@@ -154,11 +208,11 @@ def own_lines(processes: Sequence[Process]) -> dict[int, list[str]]:
     }
 
 
-def _before_its_end(process: Process, most: int) -> list[str]:
+def _before_its_end(process: Process, most: int, records: re.Pattern[str] | None) -> list[str]:
     """The last words before the exception with which it ended, if it did."""
     log = process.log
     end = log.raised[-1].begin if log.raised else len(log.lines)
-    return log.words_between(max(0, end - most), end)
+    return log.words_between(max(0, end - most), end, records)
 
 
 def _shape(line: str) -> str:
@@ -176,7 +230,11 @@ def came(process: Process, numbers: set[int]) -> Iterator[set[int]]:
     one_by_one: dict[str, set[int]] = {}
     for line in process.log.last_words(_LAST_LINES):
         bare = _TIME.sub("", line[:300])
-        if not (word := _CAME.search(bare)) or _CAME_NOT.search(bare):
+        word = _CAME.search(bare)
+        # What stands in another part of the sentence is about others: "expected 3, got 2, from [1, 3]".
+        if word is None or _CAME_NOT.search(
+            bare, max(bare.rfind(mark, 0, word.start()) for mark in (", ", "; ", ": ")) + 1
+        ):
             continue
         after = bare[word.start() :]
         if found := _NUMBERS.search(after):
@@ -184,7 +242,7 @@ def came(process: Process, numbers: set[int]) -> Iterator[set[int]]:
         elif found := _PEER.search(after):
             one_by_one.setdefault(_NUMBER.sub("#", bare), set()).add(int(found[1]))
     for told in one_by_one.values():
-        if told < others:
+        if told - {process.rank.rank} < others:
             yield told
 
 
@@ -202,14 +260,60 @@ def odd_in_list(line: str, count: int) -> int | None:
     """Of a list with a value of each rank, in a line that says that they differ: the rank of the only other value."""
     if count < _FEWEST or not _DIFFER.search(line):
         return None
-    for found in _VALUES.finditer(line):
-        parts = [part.strip() for part in (found[1] or found[2]).split(",")]
-        if found[2]:
-            pairs = [part.partition(":") for part in parts]
-            if [key.strip() for key, _, _ in pairs] != [str(number) for number in range(count)]:
-                continue
-            parts = [value.strip() for _, _, value in pairs]
+    pairs = {int(found[1]): found[2] for found in _PAIRS.finditer(line[:2000])}
+    if len(pairs) >= _FEWEST and set(pairs) in (set(range(count)), set(range(1, count))):
+        return _alone(pairs)
+    for parts in _lists(line[:2000], count):
         counted = Counter(parts)
         if len(parts) == count and len(counted) == 2 and min(counted.values()) == 1:
             return next(number for number, part in enumerate(parts) if counted[part] == 1)
+    return None
+
+
+def _lists(line: str, count: int) -> Iterator[list[str]]:
+    """What may be a value of each rank: in brackets, by the ranks' numbers, or between strokes, commas and spaces."""
+    for found in _VALUES.finditer(line):
+        parts = [part.strip() for part in (found[1] or found[2]).split(",")]
+        pairs = [_KEYED.match(part) for part in parts]
+        if found[2] or all(pairs):
+            if [int(pair[1]) for pair in pairs if pair] == list(range(count)):
+                yield [pair[2].strip() for pair in pairs if pair]
+            continue
+        yield parts
+    for found in _ROW.finditer(line):
+        yield _BETWEEN.split(found[0])
+
+
+def steps(processes: Sequence[Process]) -> Mapping[int, int]:
+    """By rank, the last step that it printed; only ranks that count in the same words."""
+    most = _STEP_LINES if len(processes) <= _MANY else _FEW_STEP_LINES
+    by_rank = {process.rank.rank: _counted(process, most) for process in processes}
+    shapes = Counter(shape for counted in by_rank.values() for shape in counted)
+    if not shapes:
+        return {}
+    shape, ranks = max(shapes.items(), key=lambda item: (item[1], item[0]))
+    if ranks < 2:
+        return {}
+    return {number: counted[shape] for number, counted in by_rank.items() if shape in counted}
+
+
+def _counted(process: Process, most: int) -> dict[str, int]:
+    """The shapes of lines that a process printed, each with where its growing number got to."""
+    rows: dict[str, list[tuple[int, ...]]] = {}
+    for line in process.log.words_between(max(0, len(process.log.lines) - most)):
+        numbers = _FIGURE.findall(line[:200])
+        if not numbers or len(numbers) > 12:
+            continue
+        shape = _FIGURE.sub("#", line[:200])
+        rows.setdefault(shape, []).append(tuple(int(float(number)) for number in numbers))
+    return {shape: grown for shape, found in rows.items() if (grown := _growing(found)) is not None}
+
+
+def _growing(rows: Sequence[tuple[int, ...]]) -> int | None:
+    """Where the first number got to that grows from line to line; a single line counts by its last number."""
+    width = min(len(row) for row in rows)
+    for column in range(width):
+        values = [row[column] for row in rows]
+        if len(values) > 1 and all(later == former + 1 for former, later in pairwise(values)):
+            return values[-1]
     return None

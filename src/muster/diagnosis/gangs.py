@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from muster.diagnosis import progress, waiting
+from muster.diagnosis import differences, waiting
 from muster.diagnosis.causes import DEFINITE, Cause, cause_of, complaint, last_words
 from muster.diagnosis.launchers import Process, started_by
 from muster.diagnosis.log import Log
@@ -122,7 +122,16 @@ def origin(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | Non
     if cause.earlier is not None and cause.earlier.line == line:
         told = cause_of(Process(replace(cause.rank, exit_code=1), _up_to(cause)))
         return replace(told, process=cause.process, sure=False)
+    line = with_exception(cause.process.log, line)
     return replace(cause, code="exception", headline=f"{line} ({cause.headline})", sure=False)
+
+
+def with_exception(log: Log, line: str) -> str:
+    """A line of a log, with the exception that was logged below it."""
+    below = next(
+        (raised for raised in log.raised if raised.begin and log.lines[raised.begin - 1].strip() == line), None
+    )
+    return f"{line}: {below.line}" if below is not None and below.line else line
 
 
 def _blamed(first: Cause) -> re.Match[str] | None:
@@ -183,7 +192,8 @@ def hinted(first: Cause, processes: Sequence[Process]) -> Cause | None:
         return None
     number, line = next(iter(alone.items()))
     process = next(item for item in processes if item.rank.rank == number)
-    return replace(first, process=process, headline=line, sure=False)
+    also = f" ({first.headline})" if first.headline and first.headline != line else ""
+    return replace(first, process=process, headline=f"{line}{also}", sure=False)
 
 
 def culprit(
@@ -281,7 +291,7 @@ def has_ended(process: Process) -> bool:
 
 
 def _left_by(left: Sequence[Process], named: Process | None, essential: Sequence[Process]) -> Blame:
-    steps = progress.of(essential)
+    steps = differences.steps(essential)
     first = named if named in left else min(left, key=lambda process: process.rank.ended_at or 0.0)
     if named not in left and all(process.rank.rank in steps for process in left):
         # The others had done all of their work.
@@ -297,14 +307,14 @@ def _hangs(process: Process, essential: Sequence[Process], complaints: Mapping[i
 
 def _goes_on(process: Process, essential: Sequence[Process], complaints: Mapping[int, str]) -> bool:
     """Whether a rank came further than all that complain: it does not need them, nor they it."""
-    steps = progress.of(essential)
+    steps = differences.steps(essential)
     theirs = [steps[number] for number in complaints if number in steps]
     return bool(theirs) and steps.get(process.rank.rank, 0) > max(theirs)
 
 
 def _have_finished(left: Sequence[Process], essential: Sequence[Process], complaints: Mapping[int, str]) -> bool:
     """Whether those that ended well had come further than all the others, of which one hangs without complaint."""
-    steps = progress.of(essential)
+    steps = differences.steps(essential)
     others = [process for process in essential if not has_ended(process)]
     hangs = any(not process.rank.failed and process.rank.rank not in complaints for process in others)
     if not hangs or any(process.rank.rank not in steps for process in (*left, *others)):
@@ -444,10 +454,11 @@ def short(file: str) -> str:
 
 def likeness(cause: Cause) -> tuple[str, str]:
     """Equal for causes that differ in numbers alone."""
-    return cause.code, _normal(cause.headline)
+    return cause.code, without_numbers(cause.headline)
 
 
-def _normal(text: str) -> str:
+def without_numbers(text: str) -> str:
+    """A line as others may have printed it with numbers of their own."""
     return re.sub(r"\d+", "#", text)
 
 
@@ -456,10 +467,10 @@ def _only_once(processes: Sequence[Process]) -> dict[int, str]:
     ranks = [process for process in processes if process.rank.role != "launcher"]
     count = _LAST_WORDS if len(ranks) <= _MANY else _FEW_WORDS
     words = {process.rank.rank: process.log.last_words(count) for process in ranks}
-    said_by = Counter(line for lines in words.values() for line in {_normal(line) for line in lines})
+    said_by = Counter(line for lines in words.values() for line in {without_numbers(line) for line in lines})
     found = {}
     for number, lines in words.items():
-        own = [line for line in lines if said_by[_normal(line)] == 1 and _TROUBLE.search(line)]
+        own = [line for line in lines if said_by[without_numbers(line)] == 1 and _TROUBLE.search(line)]
         if own:
             found[number] = own[-1].strip()
     return found

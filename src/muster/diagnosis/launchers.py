@@ -112,7 +112,8 @@ def split(rank: RankEvidence) -> list[Process]:
     if not reports:
         number = _last_speaker(rank)
         own = rank if number is None else replace(rank, rank=number, launcher_rank=rank.rank)
-        return [Process(own, read(rank.tail))]
+        # A library may have started further ranks, which print to the same log (r-lib-lightning-ddp-one-fails).
+        return [Process(own, read(rank.tail), shared=len(_owned_lines(rank.tail)) > 1)]
     owned = _owned_lines(rank.tail)
     rest = _unowned(rank.tail)
     # Who prints its own number in front of its lines said them, though the launcher does not mark them.

@@ -56,10 +56,11 @@ class Log:
         """Indices of the lines that belong to exceptions."""
         return frozenset(index for raised in self.raised for index in range(raised.begin, raised.end))
 
-    def words_between(self, begin: int, end: int | None = None) -> list[str]:
-        """The lines that the program meant for people: no noise, and nothing of a stack."""
+    def words_between(self, begin: int, end: int | None = None, records: re.Pattern[str] | None = None) -> list[str]:
+        """The lines that the program meant for people: no noise, nothing of a stack, and only such records of a log."""
         indices = range(begin, len(self.lines) if end is None else min(end, len(self.lines)))
-        return [self.lines[i] for i in indices if i not in self._inside and not is_noise(self.lines[i])]
+        outside = (self.lines[i] for i in indices if i not in self._inside)
+        return [line for line in outside if not is_noise(line) or (records is not None and _is_wanted(line, records))]
 
     def words_after(self, raised: Raised) -> list[str]:
         return self.words_between(raised.end)
@@ -130,6 +131,7 @@ _NOISE = re.compile(
     r"|.{0,200}resource_tracker|.{0,60}leaked semaphore"
     r"|(?:\S+: line \d+: +\d+ )?(?:Aborted|Killed|Terminated|Segmentation fault|Bus error)\b.{0,200}$"
     r"|Set the environment variable HYDRA_FULL_ERROR|See https://hydra\.cc"
+    r"|The following values were not passed to `accelerate|To avoid this warning pass in values"
     r"|NOTE: |note: run with `RUST_BACKTRACE|Node\.js v\d|Process [\w:-]+:$|Exception in thread |future: <Task"
     r"|Task exception was never retrieved|-- Process \d+ terminated|Execution halted$|\^+$"
 )
@@ -157,6 +159,10 @@ def read(text: str) -> Log:
 def is_record(line: str) -> bool:
     """Whether a line is a record of no importance in a program's log."""
     return bool(_RECORD.match(line))
+
+
+def _is_wanted(line: str, records: re.Pattern[str]) -> bool:
+    return is_record(line) and not _NOISE.match(line) and bool(records.search(line))
 
 
 def is_noise(line: str) -> bool:

@@ -72,8 +72,9 @@ class Raised:
 
 
 _TITLE = re.compile(r"(?:[Ee]rror|errors):$|: Exception encountered when calling [^\n]{1,200}\.$")
+_VALIDATION = re.compile(r"\d validation errors? for \S")
+_FIELD = re.compile(r"[\w.\[\]-]{1,200}$")
 _KIND = re.compile(r"((?:[\w$]+\.)*[\w$]+)(?=:|$)")
-# Nearly every line of a log has none of these.
 _MAY_BEGIN = (
     *("Traceback (most", '  File "', "called ", "libc++abi", "panicked at", "Error", "Exception", "Throwable"),
     *("panic: ", "fatal error: "),
@@ -139,10 +140,8 @@ _CONTINUES = re.compile(
 _MEMBER = re.compile(r"(?:\w+\.)*\w+(?:Error|Exception|Group|Interrupt|Exit|Warning)\b")
 _REMOTE_TASK = re.compile(r"ray\.exceptions\.\w+(?:\(\w+\))?: ray::")
 _MOST_MORE = 12
-_OF_THE_CHAIN = ("logged", "thread", "process", "task", "ignored")
-"""Said once, above the first exception of a chain."""
-_CUT_WITHIN = 4
-"""How many lines of a log may lie before the rest of a traceback whose beginning was cut off."""
+_OF_THE_CHAIN = ("logged", "thread", "process", "task", "ignored")  # Said once, above the first of a chain.
+_CUT_WITHIN = 4  # So many lines may lie before the rest of a traceback whose beginning was cut off.
 
 
 class Reader:
@@ -272,11 +271,21 @@ class Reader:
         if more and more[-1].endswith("error:") and end < len(self._lines) and self._lines[end]:
             more.append(self._lines[end].strip())
             end += 1
+        if _VALIDATION.search(line):
+            return self._validation(line, end)
         if line.endswith("in user code:"):
             return self._in_user_code(line, end)
         if _REMOTE_TASK.match(line):
             return self._in_remote_task(line, tuple(more), end)
         return line, tuple(more[:_MOST_MORE]), end
+
+    def _validation(self, line: str, end: int) -> tuple[str, tuple[str, ...], int]:
+        """pydantic's message: below a title the name of each field, and indented what is wrong with it."""
+        begin = end
+        while end < len(self._lines) and (self._lines[end].startswith("  ") or _FIELD.match(self._lines[end])):
+            end += 1
+        found = [text.strip() for text in self._lines[begin:end] if not text.startswith("    ")]
+        return f"{line}: {': '.join(found[:2])}" if found else line, tuple(found[2 : 2 + _MOST_MORE]), end
 
     def _in_remote_task(self, line: str, more: tuple[str, ...], end: int) -> tuple[str, tuple[str, ...], int]:
         """A message that goes on with the stack of a task in another process, and at its end the exception itself."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from muster.diagnosis import waiting
-from muster.diagnosis.causes import DEFINITE, RENDEZVOUS, Cause
+from muster.diagnosis.causes import DEFINITE, RENDEZVOUS, Cause, by_exception, is_victim
 from muster.diagnosis.gangs import Blame, not_there, short
 from muster.diagnosis.launchers import Process
 from muster.diagnosis.raised import Raised
@@ -28,6 +28,10 @@ _SAID = (
 )
 _ANSWERED = re.compile(r"StatusCode\.(?!UNAVAILABLE|DEADLINE|CANCELLED|UNAUTH|RESOURCE_EXH|OK\b)[A-Z_]+")
 """A server that answers with such a code was reached, and refused or failed."""
+_REFUSED = re.compile(
+    r"StatusCode\.(?:INVALID_ARGUMENT|FAILED_PRECONDITION|PERMISSION_DENIED|ALREADY_EXISTS|OUT_OF_RANGE|UNAUTHENTICATED)"
+)
+"""A server that answers so found fault with what the client sent."""
 _DETAILS = re.compile(r"details = \"(?P<said>.{1,300}?)\"$")
 _NAMED = re.compile(r"On WorkerInfo\(id=(?P<rank>\d+)")
 _HANDED_OVER = re.compile(r"multiprocessing/managers\.py$|torch/distributed/rpc/|/rpyc/|/Pyro\d|/xmlrpc/client\.py$")
@@ -76,18 +80,23 @@ def of_server(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | 
     server = _server(processes, quote, clients)
     if server is None:
         return None
-    said = quote.said.replace("\\'", "'")
-    headline = f"{said} (rank {told.rank.rank} was told so: {_brief(told)})"
+    said = f"rank {told.rank.rank} was told so: {told.headline}"
+    if (own := _own_exception(server, quote)) is not None:
+        return replace(own, headline=f"{own.headline} ({said})", code="exception", weight=DEFINITE, sure=False)
+    headline = "{} ({})".format(quote.said.replace("\\'", "'"), said)
     return replace(told, code="exception", process=server, headline=headline, weight=DEFINITE, finding=None, sure=False)
 
 
-def _brief(cause: Cause) -> str:
-    kind = cause.raised.kind if cause.raised else ""
-    return kind or cause.headline[:80]
+def _own_exception(server: Process, quote: Quote) -> Cause | None:
+    """What a rank that serves had raised itself, and told its client no more of than that it failed, or the same."""
+    for raised in reversed(server.log.raised):
+        if raised.line and raised.setting != "ignored" and not is_victim(raised):
+            return by_exception(server, raised)
+    return None
 
 
 def _quote(raised: Raised | None) -> Quote | None:
-    if raised is None:
+    if raised is None or was_refused(raised):
         return None
     lines = (raised.line, *raised.more, *(line for cause in raised.causes for line in (cause.line, *cause.more)))
     named = next((match for line in lines if (match := _NAMED.search(line))), None)
@@ -104,6 +113,11 @@ def _quote(raised: Raised | None) -> Quote | None:
         inner = [match["said"] for line in lines if (match := _ERROR.match(line.strip())) and "Remote" not in line]
         return Quote(inner[-1], number) if inner else None
     return None
+
+
+def was_refused(raised: Raised | None) -> bool:
+    """Whether a server was reached and refused what it was sent, which is the client's fault (further-grpc-refuses)."""
+    return raised is not None and any(map(_REFUSED.search, raised.all_lines))
 
 
 def _handed_over(cause: Cause) -> Quote | None:
@@ -142,6 +156,26 @@ def late(causes: Sequence[Cause], processes: Sequence[Process]) -> Blame | None:
     source = f": `{at.source[:80]}`" if at.source else ""
     did = f"a thread of it was still at {short(at.file)} line {at.line}, in {at.function}{source}"
     return Blame(serving[0], f"did not answer the others: {did}", where=at)
+
+
+def knocked_elsewhere(causes: Sequence[Cause], processes: Sequence[Process]) -> Blame | None:
+    """Where some find nobody though a rank listens, and others have come to it: they looked at another place.
+
+    For r-own-one-worker-wrong-port, further-one-wrong-port.
+    """
+    refused = [cause for cause in causes if cause.raised is not None and "efused" in cause.raised.line]
+    serving = [process for process in processes if process.rank.expected and _serves(process)]
+    others = [item for item in processes if item not in serving and not item.rank.failed and not _serves(item)]
+    if len(refused) != 1 or len(causes) != 1 or len(serving) != 1 or not others:
+        return None
+    at, host = waiting.failed_at(refused[0].raised), serving[0].rank.rank
+    where = f"{short(at.file)} line {at.line}" if at is not None else "its settings"
+    hint = (
+        f"Rank {host} listens, and others reached it: compare the address and port that rank {refused[0].rank.rank} "
+        f"uses ({where}) with theirs."
+    )
+    why = f"did not come to where rank {host} listens"
+    return Blame(refused[0].process, why, where=at, sure=False, next=hint)
 
 
 def listened(cause: Cause) -> bool:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from muster.diagnosis import accused, gangs, meeting, remote, waiting, wording
+from muster.diagnosis import accused, gangs, meant, meeting, remote, waiting, wording
 from muster.diagnosis.advice import peers, steps
 from muster.diagnosis.advice.case import port_in
 from muster.diagnosis.causes import (
@@ -23,7 +23,7 @@ from muster.diagnosis.causes import (
 )
 from muster.diagnosis.launchers import Process, children_of, first_of_program, processes_of, raised_by_launcher
 from muster.diagnosis.table.machines import HAND_MADE_MEETING, NO_GPU
-from muster.diagnosis.words import telling_line
+from muster.diagnosis.words import sounds_like_failure, telling_line
 from muster.wire.verdicts import (
     CANCELLED,
     COMPLETED,
@@ -47,7 +47,11 @@ _ASKED_TO_END = re.compile(r"SignalException|got signal: 15|SIGTERM|signal 15\b"
 _SOURCE = re.compile(r"\[/[^\]\s]{1,300}\.(?:cc|cpp|h|hpp):\d{1,5}\] ")
 _SAYS_ITS_RANK = re.compile(r"\[Rank \d+\]|\bRank \d+\] ")
 _GAVE_UP = re.compile(r"(?i)time(?:d )?-?out|within \d|\bwait(?:ed|ing)\b|only \d|DEADLINE|not all\b|clients joined")
-_LAUNCHER_USAGE = re.compile(r": (?:torchrun|accelerate|deepspeed|horovodrun|mpirun|mpiexec)\S{0,80}: error: ")
+_LAUNCHER_USAGE = re.compile(
+    r": (?:torchrun|accelerate|deepspeed|horovodrun|mpirun|mpiexec)\b.{0,80}: error: "
+    r"|\bon the (?:mpirun|mpiexec|prterun) command line|\bnot enough slots available|unable to open (?:the )?host ?file"
+)
+_LAUNCHER_REJECTS = re.compile(r": (?:\w+\.){0,6}(?:Value|Key)Error: (.{1,200}?)(?: \(caused by|$)")
 _MPI_LOG = "The log of mpirun, user_logs/mpi_log.txt, says more."
 
 
@@ -85,6 +89,8 @@ def _as_the_job_counts(made: Verdict, evidence: Evidence) -> Verdict:
     if told and (started := first_of_program(evidence.ranks[0], told[1])) is not None:
         return replace(made, rank=started)
     itself = made.code == "exception" and raised_by_launcher(made.lines)
+    if itself and (rejected := _LAUNCHER_REJECTS.search(made.message)):
+        made = replace(made, code="bad_input", next=f"Put the launcher's option right in the command: {rejected[1]}.")
     launchers = [rank for rank in evidence.ranks if children_of(rank) > 1 or told or itself]
     own = next((rank for rank in launchers if rank.rank == made.rank), None)
     if own is None:
@@ -113,12 +119,11 @@ def _of_processes(evidence: Evidence, processes: Sequence[Process]) -> Verdict:
         return waited
     if first is not None:
         told = gangs.origin(causes, processes) or gangs.hinted(first, processes)
-        told = told or accused.odd_value(causes, processes) or accused.outvoted(causes)
-        told = told or accused.odd_in_list(causes, processes) or accused.sent_badly(causes, processes)
-        if told is None and (odd := accused.disagrees(causes, processes)) is not None:
+        told = told or meant.by_what_is_said(causes, processes)
+        if told is None and (odd := meant.disagrees(causes, processes)) is not None:
             made = _of_rank(odd, evidence, causes)
             return replace(made, next=made.next or f"See why rank {made.rank} differs from the others in what it says.")
-        return _of_rank(told or first, evidence, causes)
+        return _of_rank(told or _left_the_others(first, causes, processes), evidence, causes)
     if evidence.stop_reason == "timeout":
         return _of_timeout(processes, evidence)
     unfinished = next((rank for rank in evidence.ranks if rank.essential and not rank.succeeded), None)
@@ -132,8 +137,7 @@ def _waited_for_somebody(causes: Sequence[Cause], processes: Sequence[Process], 
 
     Waiting takes its time: whoever left just now is not the one, unless nobody else is found.
     """
-    blame = accused.missed(causes[0], processes) if causes and _speaks_of_others(causes[0]) else None
-    blame = blame or (accused.unwritten(causes[0], processes) if causes else None)
+    blame = accused.not_heard_of(causes, processes) if causes else None
     if blame is not None:
         return _of_blame(blame, causes[0], processes, evidence)
     waited = [cause for cause in causes if cause.weight >= RENDEZVOUS and _GAVE_UP.search(cause.headline)]
@@ -141,14 +145,6 @@ def _waited_for_somebody(causes: Sequence[Cause], processes: Sequence[Process], 
         return None
     made = _of_connection(waited, processes, evidence)
     return made if made.rank is not None and all(made.rank != cause.rank.rank for cause in causes) else None
-
-
-def _speaks_of_others(cause: Cause) -> bool:
-    """Whether what a rank says at its end is its own view of things: it left, or raised something itself."""
-    if cause.code == "exit_code":
-        return cause.signal is None
-    by_itself = cause.raised is not None and cause.raised.frames and cause.raised.frames[-1].source.startswith("raise")
-    return cause.code == "exception" and bool(by_itself) and not cause.raised.frames[-1].of_library  # type: ignore[union-attr]
 
 
 def _of_blame(blame: gangs.Blame, first: Cause, processes: Sequence[Process], evidence: Evidence) -> Verdict:
@@ -236,6 +232,17 @@ def _done_in_time(evidence: Evidence) -> bool:
     return bool(essential) and not refused and all(rank.succeeded and not rank.expected for rank in essential)
 
 
+def _left_the_others(first: Cause, causes: Sequence[Cause], processes: Sequence[Process]) -> Cause:
+    """One that was leaving by itself without a word of trouble, and that others lost.
+
+    For r-gang-rank0-leaves-after-eval.
+    """
+    if first.code != "exit_code" or first.signal is None or sounds_like_failure(first.headline):
+        return first
+    lost = [item for item in processes if item is not first.process and complaint(item) is not None]
+    return replace(first, code="collective", finding=None) if lost and len(causes) <= len(lost) + 1 else first
+
+
 def _in_context(cause: Cause, alone: bool, mpi: bool) -> Cause:
     """A process that is alone has no peer to lose: its connection was to something else. Under MPI a code that Open MPI
     itself ends ranks with, or that mpirun does, says little beside any other."""
@@ -247,7 +254,7 @@ def _in_context(cause: Cause, alone: bool, mpi: bool) -> Cause:
         return replace(cause, weight=PASSED_ON)
     if alone and cause.code == "exit_code" and cause.signal is not None:
         return replace(cause, code="signal", weight=0)
-    if remote.is_to_outside(cause):
+    if remote.is_to_outside(cause) or remote.was_refused(cause.raised):
         return replace(cause, code="exception", weight=0)
     if not alone or cause.rank.launcher_rank is not None or cause.finding is None or not cause.finding.rule.victim:
         return cause
@@ -287,7 +294,7 @@ def _of_connection(causes: Sequence[Cause], processes: Sequence[Process], eviden
     if told_by is not None and told_by.code not in ("collective", "rendezvous"):
         return _of_rank(told_by, evidence, causes)
     first = causes[0]
-    if (flagged := accused.flagged(first, processes)) is not None:
+    if (flagged := meant.flagged(first, processes)) is not None:
         return _of_rank(flagged, evidence, causes)
     if _went_elsewhere(first, causes, evidence):
         return _of_rank(first, evidence, causes)
@@ -296,7 +303,7 @@ def _of_connection(causes: Sequence[Cause], processes: Sequence[Process], eviden
     code = meeting.code_of_waiting(first)
     if code == "rendezvous":
         said += _joined(processes, said)
-    blame = _lost(causes, processes, evidence, said)
+    blame = remote.knocked_elsewhere(causes, processes) or _lost(causes, processes, evidence, said)
     if blame.process is not None and (own := accused.own_trouble(blame.process)) is not None:
         made = _of_rank(replace(own, sure=False), evidence, causes)
         hint = made.next or peers.why_not_there(blame)
@@ -371,12 +378,11 @@ def _its_words(blame: gangs.Blame, processes: Sequence[Process]) -> str:
     assert blame.process is not None
     if blame.next:
         return ""
-    if blame.process.log.raised:
-        alone = accused.said_alone(blame.process, processes)
-        return f"; it alone had said: {alone[:160]}" if alone and alone[:160] not in blame.why else ""
-    said = telling_line(blame.process.log)
+    alone = accused.said_alone(blame.process, processes)[:160]
+    also = f"; it alone had said: {alone}" if alone and alone not in blame.why else ""
+    said = telling_line(blame.process.log)[:160] if not blame.process.log.raised else ""
     whose = f"the last line of rank {blame.process.rank.rank}" if blame.all_of else "its last line"
-    return f"; {whose}: {said[:160]}" if said else ""
+    return (f"; {whose}: {said}" if said else "") + (also if alone != said else "")
 
 
 def _of_timeout(processes: Sequence[Process], evidence: Evidence) -> Verdict:

@@ -6,7 +6,7 @@ import signal as signals
 from collections.abc import Mapping
 
 from muster.diagnosis.causes import Cause
-from muster.diagnosis.words import sounds_like_failure
+from muster.diagnosis.words import GENERIC, sounds_like_failure
 from muster.wire.verdicts import RankEvidence
 
 FROM_OUTSIDE = (signals.SIGKILL, signals.SIGTERM, signals.SIGINT, signals.SIGHUP)
@@ -35,7 +35,10 @@ def what(cause: Cause) -> str:
         how = f" exited with code {rank.exit_code}"
         if cause.signal is not None:
             how = f" ended by itself, and by {_signal_name(cause.signal)} while it was leaving"
-        return how + (f": {said}" if sounds_like_failure(said) else _last_lines(cause))
+        return how + (f": {said}{_very_last(cause)}" if sounds_like_failure(said) else _last_lines(cause))
+    if cause.code == "collective" and cause.signal is not None and cause.raised is None and not cause.finding:
+        how = f" left while the others still needed it, and was ended by {_signal_name(cause.signal)}"
+        return how + _last_lines(cause)
     if cause.code == "platform" and rank.lost_with:
         return f" was ended because the {rank.lost_with} that kept it was killed"
     if cause.code == "platform":
@@ -64,6 +67,13 @@ def _last_lines(cause: Cause) -> str:
     if told not in words or len(words) < 2 or sum(map(len, words)) > _MOST_CHARS:
         return f"; its last line: {told}"
     return f"; its last lines: {' / '.join(words)}"
+
+
+def _very_last(cause: Cause) -> str:
+    """What came after the line that sounds like a failure, where that does not say it all (again-stop-flag)."""
+    words = [line.strip() for line in cause.process.log.last_words(_FEW)]
+    after = words[words.index(cause.headline) + 1 :] if cause.headline in words else []
+    return f"; then: {after[-1][:160]}" if after and not GENERIC.search(after[-1]) else ""
 
 
 def _last_line(cause: Cause) -> str:

@@ -19,6 +19,7 @@ FAILURE = re.compile(
     r"|exceed\w*|unsupported|not|no such|denied|stopping|exit(?:ing)?|nan|below"
     r"|undefined|out of|too (?:many|few|large|small)|corrupt\w*|truncated|unbound|died|used up"
     r"|left out|problem|nil value|expired|quota|required|unexpected|wrong|no rule|mismatch\w*|differs?"
+    r"|exists already|already exists"
     r"|rejected|unknown|unrecogni[sz]ed|conflict\w*|damaged|violat\w+|incompatible|insufficient|unavailable"
     r"|expected\b.{0,80}\b(?:found|got|but|is|has))\b"
     r"| at \S{1,200} line \d{1,6}(?:, <\w{0,20}> (?:line|chunk) \d{1,9})?\.$"

@@ -84,7 +84,7 @@ def test_a_peer_that_is_named_and_had_left_is_to_blame() -> None:
 
 
 def test_a_peer_that_is_named_and_waits_is_not_to_blame() -> None:
-    made = verdict(rank(0, "driver: shard 2 is not readable on rank 1\n"), stopped(1, stack(1, 9, True)))
+    made = verdict(rank(0, "driver: no answer from rank 1 within 5 s\n"), stopped(1, stack(1, 9, True)))
     assert (made.code, made.rank) == ("exit_code", 0)
 
 

@@ -55,7 +55,7 @@ _UNBOUND = re.compile(r"(?<!\w)(\w+): unbound variable")
 _CHOICE = re.compile(r"argument (\S+): invalid choice: (\S+) \(choose from (.{1,200}?)\)")
 _UNKNOWN_OPTION = re.compile(
     r"unrecognized arguments: (\S+)|No such option:? ?(--\S+)|Could not consume arg: (--\S+)"
-    r"|[Uu]n(?:known|recogni[sz]ed) option:? ['\"`]?([\w-]+)|(?:illegal|invalid) option -- ['\"]?(\w)"
+    r"|[Uu]n(?:known|recogni[sz]ed) option:? ['\"`]?(?!was\b)([\w-]+)|(?:illegal|invalid) option -- ['\"]?(\w)"
 )
 _NO_PROGRAM = re.compile(
     r"(?:^|: )(?:(?:line|Zeile|ligne|línea|行) ?\d+ ?: )?(\S+?) ?: (?:command not found|not "

@@ -163,10 +163,10 @@ MEETING = (
     ),
     rule(
         "no such interface",
-        "port_trouble",
+        "bad_input",
         r"Unable to find (?:address|interface) for: ?(?P<interface>\S*)|no socket interface found|No interface found"
         r"|[Nn]o network interface|Unable to resolve hostname to a",
-        "gang-interface process-2-interface",
+        "gang-interface process-2-interface r-gang-interface",
         "The node has no interface {interface}: set GLOO_SOCKET_IFNAME (NCCL_SOCKET_IFNAME) to "
         "one that it has, or leave it out.",
     ),
@@ -203,7 +203,10 @@ MEETING = (
         "rendezvous",
         r"(?i)\b\d+ ?(?:of|/|out of) ?\d+ (?:\w+ )?(?:registered|joined|connected|checked in|reported in|showed up)\b"
         r"|\b(?:rendez-?vous|registration)\b.{0,60}\b\d+ ?(?:of|/|out of) ?\d+\b"
-        r"|\b(?:never|not) (?:joined|registered|connected|checked in|show(?:ed)? up|join|register|check in)\b"
+        r"|\b(?:ranks?|workers?|peers?|nodes?|hosts?|clients?|members?|trainers?|actors?|process(?:es)?|others?|everybody"
+        r"|everyone|all|who|\d+)\b.{0,60}\b(?:never|not) "
+        r"(?:joined|registered|connected|checked in|show(?:ed)? up|join|register|check in)\b"
+        r"|\b(?:never|not) (?:joined|checked in|showed up)\b"
         r"|\bwaiting for .{1,60} to (?:join|register|connect|check in|come up)\b"
         r"|\b(?:no|cannot (?:reach|find)|could not (?:reach|find|connect to)|couldn't (?:reach|find)) (?:the |a )?"
         r"(?:coordinator|master|leader|rank 0|head node|rendezvous)\b",
