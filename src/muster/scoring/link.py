@@ -41,6 +41,6 @@ class Link:
         if response.status >= 300:
             raise Unreachable("{}: {}".format(response.status, body[:300].decode("utf-8", "replace")))
         try:
-            return json.loads(body)
+            return json.loads(body) if body else None
         except ValueError:
             raise Unreachable("the answer is no JSON") from None

@@ -165,11 +165,12 @@ async def report(run: LogToRun, body: ServingReport, context: ContextOf) -> Serv
     return found
 
 
-@router.post("/runs/{ref}/serving/collected")
-async def collect(run: LogToRun, body: CollectedFile, context: ContextOf) -> None:
+@router.post("/runs/{ref}/serving/collected", status_code=204)
+async def collect(run: LogToRun, body: CollectedFile, context: ContextOf) -> Response:
     """What replicas of a deployment keep of requests and answers."""
     name = await context.database.read(lambda c: collected.name_of(c, run, body))
     await in_thread(lambda: collected.keep(context, name, body))
+    return Response(status_code=204)
 
 
 @router.get("/runs/{ref}/serving/routes")

@@ -15,7 +15,7 @@ from muster.wire.tracking import RUN_HEADER
 
 _AGENTS = "/api/v1/agents/"
 _MLFLOW = ("/api/2.0/", "/api/3.0/")
-_OF_RANKS = re.compile(r"/api/v1/runs/[^/]+/(data|serving|serving/routes)")
+_OF_RANKS = re.compile(r"/api/v1/runs/[^/]+/(data|serving|serving/routes|serving/collected)")
 """What ranks ask of their own run by their node's proxy, beside MLflow's calls."""
 _CODE = re.compile(r"/api/v1/snapshots/[0-9a-f]{1,64}(/archive|/files/.+)?", re.DOTALL)
 """An open attempt's code, as one stream or file by file."""

@@ -42,7 +42,7 @@ def test_people_are_not(method: str, path: str, headers: frozenset[bytes]) -> No
     assert not is_agents(method, path, headers)
 
 
-@pytest.mark.parametrize("path", ["serving", "serving/routes", "data"])
+@pytest.mark.parametrize("path", ["serving", "serving/routes", "serving/collected", "data"])
 def test_a_run_speaks_of_itself_there_with_its_own_token_alone(path: str) -> None:
     assert is_agents("GET", f"/api/v1/runs/r1/{path}", NONE, of_run=True)
     assert not is_agents("GET", f"/api/v1/runs/r1/{path}", NONE)
