@@ -21,7 +21,6 @@ from muster.wire.codec import WireError, from_json, to_json
 from muster.wire.data.access import Access, FileEntry, where_of
 from muster.wire.message import wire
 
-_GB = 1e9
 _TRIES = 2
 
 
@@ -126,15 +125,14 @@ class Fill:
         if used + need - replaced > limit:
             raise TransferError(
                 "disk_full",
-                f"{need / _GB:.2f} GB more would make {(used + need - replaced) / _GB:.2f} GB, and the file server "
-                f"may hold {limit / _GB:.2f} GB",
+                f"{need:,} bytes more would make {used + need - replaced:,}, and the file server may hold {limit:,}",
                 final=True,
-                next="Make it larger: `muster fileserver resize NAME --size …`, and fill it again.",
+                next="Make it larger: `muster fileserver resize`, and fill it again.",
             )
         if need > free:
             raise TransferError(
                 "disk_full",
-                f"{need / _GB:.2f} GB are needed in {self._paths.root}, which has {free / _GB:.2f} GB free",
+                f"{need:,} bytes are needed in {self._paths.root}, which has {free:,} free",
                 final=True,
                 next="Free some space on the node, or create the file server with --folder on another disk.",
             )

@@ -111,6 +111,8 @@ def _pack(request: Request, names: Names, advance: Callable[[int, int], None]) -
     index = ShardIndex(len(names), sum(shard.size for shard in shards), classes, shards)
     write_index(request.out, index)
     (request.out / _JOURNAL).unlink()
+    # Held until the end; what is finished is copied as it is, without it.
+    (request.out / _LOCK).unlink(missing_ok=True)
     sync_folder(request.out)
     return index
 

@@ -40,7 +40,11 @@ def places_from_text(text: str, size: int) -> Places | None:
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
     whole = all(len(places) == len(found.keys) for places in fields.values())
-    inside = all(at + long <= size for places in fields.values() for at, long in places)
+    inside = all(
+        place == ABSENT or (0 <= place[0] <= size - place[1] and place[1] >= 0)
+        for places in fields.values()
+        for place in places
+    )
     return found if found.size == size and whole and inside else None
 
 

@@ -229,3 +229,33 @@ def test_advice_fits_what_went_wrong(site: Site, storage: Storage, tmp_path: Pat
     (root / "deep" / "b.txt").write_text("b")
     rows = muster(site.folder, "data", "du", "azureml://datastores/spoilt").stdout.decode().split()
     assert "deep/" in rows and "a.txt" not in rows and "total" in rows
+
+
+def test_a_dry_run_names_inputs_that_are_not_there(site: Site, tmp_path: Path) -> None:
+    def planned(address: str) -> subprocess.CompletedProcess[bytes]:
+        (tmp_path / "job.yml").write_text(f"command: echo\ninputs: {{data: {{path: '{address}'}}}}\n")
+        command = [MUSTER, "run", str(tmp_path / "job.yml"), "--dry-run"]
+        return subprocess.run(command, cwd=site.folder, capture_output=True, check=False, timeout=60)
+
+    unknown = planned("azureml://datastores/nowhere/paths/a")
+    assert unknown.returncode == 2 and b"inputs.data: there is no datastore 'nowhere'" in unknown.stderr
+    missing = planned(f"{A}/not-there-yet")
+    assert missing.returncode == 0 and b"not-there-yet holds no file now" in missing.stderr.replace(b"\n", b" ")
+    make(tmp_path / "images")
+    muster(site.folder, "data", "cp", str(tmp_path / "images"), f"{A}/planned")
+    assert b"notice" not in planned(f"{A}/planned").stderr
+
+
+def test_names_of_files_cannot_act_on_a_terminal(site: Site, tmp_path: Path) -> None:
+    (tmp_path / "odd").mkdir()
+    (tmp_path / "odd" / "red\x1b[31m\n.txt").write_text("x")
+    muster(site.folder, "data", "create", "odd", "--path", str(tmp_path / "odd"))
+    shown = muster(site.folder, "data", "show", "odd", "--files").stdout
+    assert rb"red\x1b[31m\n.txt" in shown and b"\x1b[31m" not in shown
+
+
+def test_only_the_shards_and_their_index_are_left_behind_by_packing(site: Site, tmp_path: Path) -> None:
+    make(tmp_path / "images")
+    muster(site.folder, "data", "pack", str(tmp_path / "images"), str(tmp_path / "packed"), "--no-labels")
+    left = sorted(path.name for path in (tmp_path / "packed").iterdir())
+    assert left == ["shard-00000.tar", "shard-00000.tar.json", "shards.json"]

@@ -25,6 +25,7 @@ from muster.job.assets.data import read_data_file
 from muster.storage.addresses import DEFAULT_DATASTORE, parse_address
 from muster.wire.codec import to_json
 from muster.wire.data.assets import AssetView, NewAsset
+from muster.wire.text import printable
 
 Asset = Annotated[str, argument("ASSET", "NAME, NAME:VERSION or NAME@latest.")]
 
@@ -147,12 +148,12 @@ def show(
         return
     for key in ("name", "version", "type", "address", "description", "digest", "created_by"):
         if value := getattr(found, key):
-            print(f"{key:<12} {value}")
+            print(f"{key:<12} {printable(value)}")
     print(f"{'holds':<12} {_amount(found)}")
     if not found.digest:
         print(f"{'hashes':<12} of some files are taken at the first download, and hold from then on")
     if files:
-        rows = [[item.path or ".", f"{item.size:,}", item.sha256 or "not known yet"] for item in manifest]
+        rows = [[printable(item.path) or ".", f"{item.size:,}", item.sha256 or "not known yet"] for item in manifest]
         print("\n".join(table(["FILE", "BYTES", "SHA256"], rows)))
 
 

@@ -25,7 +25,7 @@ def show_plan(job: LoadedJob, as_json: bool) -> None:
     notices = [*job.notices, *check_files(job.spec, job.base_dir)]
     environment = planned(job.spec, job.base_dir)
     notices += environment.notices
-    check_data(job.spec)
+    notices += check_data(job.spec)
     # What a node builds is found on its PATH.
     python = sys.executable if job.spec.environment is None else "python"
     made = _of_cluster(job.spec, python, notices) or _of_this_machine(job.spec, python)

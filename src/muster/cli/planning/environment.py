@@ -20,7 +20,7 @@ from muster.environments.venvs.builder import has_gpus
 from muster.environments.venvs.cache import Cache
 from muster.environments.venvs.interpreters import NoInterpreter, find, host_platform
 from muster.environments.venvs.recipe import key_of, without_secrets
-from muster.errors import JobError, NotFound, ServerUnavailable
+from muster.errors import JobError, MusterError, NotFound, ServerUnavailable
 from muster.job import rules
 from muster.job.parts import EnvironmentSpec, Input, Mpi
 from muster.job.rules import SNAPSHOT, is_snapshot
@@ -28,7 +28,7 @@ from muster.job.spec import JobSpec
 from muster.models import references
 from muster.models.references import RunPath, is_model_input
 from muster.paths import environments_dir
-from muster.storage.addresses import parse_address
+from muster.storage.addresses import Location, parse_address
 from muster.wire.codec import Json
 from muster.wire.node.recipes import Recipe
 
@@ -64,13 +64,18 @@ def planned(spec: JobSpec, base_dir: Path) -> PlannedEnvironment:
     return PlannedEnvironment((*notices, *about_packages, *found.notices), _summary(found))
 
 
-def check_data(spec: JobSpec) -> None:
-    """Refuse data assets and models that are not there, where the workspace's server is running."""
+def check_data(spec: JobSpec) -> list[str]:
+    """Refuse data assets, models and datastores that are not there, where the workspace's server is running.
+
+    Returns notices of paths that hold nothing now, or cannot be listed.
+    """
+    notices = []
     for name, value in spec.inputs.items():
         if not isinstance(value, Input) or not rules.is_address(value.path or ""):
             continue
         try:
-            _look(value)
+            if said := _look(value):
+                notices.append(f"inputs.{name}: {said}")
         except ServerUnavailable:
             continue
         except NotFound as error:
@@ -80,10 +85,11 @@ def check_data(spec: JobSpec) -> None:
             raise JobError(f"inputs.{name}: {error.message}", hint) from error
         except JobError as error:
             raise JobError(f"inputs.{name}: {error.message}", error.hint) from error
+    return notices
 
 
-def _look(value: Input) -> None:
-    """Ask the server for what an input names; addresses elsewhere are only read."""
+def _look(value: Input) -> str:
+    """Ask the server for what an input names; addresses elsewhere are only read. Returns what is odd about it."""
     path = value.path or ""
     if is_model_input(path, value.type):
         reference = references.parse(path)
@@ -91,10 +97,28 @@ def _look(value: Input) -> None:
             connect(start=False).run(reference.run)
         else:
             Models(connect(start=False).calls).details(path)
-        return
+        return ""
     location = parse_address(path)
     if location.kind == "asset":
         Storage(connect(start=False).calls).asset(location.store, location.version)
+    if location.kind == "datastore":
+        return _look_in_store(Storage(connect(start=False).calls), location)
+    return ""
+
+
+def _look_in_store(storage: Storage, location: Location) -> str:
+    try:
+        storage.datastore(location.store)
+    except NotFound as error:
+        # With its own hint, which lists the datastores that there are.
+        raise JobError(error.message, error.hint) from error
+    try:
+        holds_something = bool(storage.files(location.store, location.path, limit=1))
+    except ServerUnavailable:
+        raise
+    except MusterError as error:
+        return f"{location} could not be listed: {error.message}"
+    return "" if holds_something else f"{location} holds no file now; check the path, case matters"
 
 
 def _as_if_sent(spec: JobSpec) -> JobSpec:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -22,6 +23,9 @@ class TorchBatches(IterableDataset[Any]):
 
     def __iter__(self) -> Iterator[Any]:
         info = get_worker_info()
+        if info is not None:
+            # Collecting garbage would touch, and so copy, the pages that a forked worker shares with the training.
+            gc.freeze()
         for batch in self._plan.batches(info.id if info is not None else 0, self._decode):
             yield self._collate(batch)
 

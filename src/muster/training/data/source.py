@@ -96,7 +96,7 @@ def _ending(names: Sequence[str], endings: tuple[str, ...]) -> list[str]:
 
 def _open_tar(files: Files, names: Sequence[str]) -> Layout:
     if INDEX in names:
-        index = index_from(json.loads(files.read(INDEX)), f"{files.where}/{INDEX}")
+        index = index_from(_json(files, INDEX), f"{files.where}/{INDEX}")
         if missing := {shard.name for shard in index.shards} - set(names):
             raise JobError(f"{files.where} lacks {min(missing)}, which its {INDEX} names.", "Copy the folder again.")
         return tar.indexed(index)

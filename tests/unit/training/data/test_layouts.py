@@ -122,6 +122,16 @@ def _broken_index(folder: Path) -> None:
     (folder / "shards.json").write_text('{"samples": "many"}')
 
 
+def _no_json(folder: Path) -> None:
+    (folder / "shards.json").write_text("no JSON")
+
+
+def _mds_elsewhere(folder: Path) -> None:
+    index = json.loads((WRITTEN / "mds" / "index.json").read_text())
+    index["shards"][0]["raw_data"]["basename"] = "../../secret"
+    (folder / "index.json").write_text(json.dumps(index))
+
+
 def _missing_shard(folder: Path) -> None:
     shard = {"name": "gone.tar", "samples": 1, "size": 1, "sha256": "0" * 64}
     index = {"samples": 1, "bytes": 1, "classes": [], "shards": [shard], "layout": "tar"}
@@ -138,6 +148,8 @@ def _missing_shard(folder: Path) -> None:
         (_compressed_mds, "compression zstd"),
         (_strange_index, "not as its layout has it"),
         (_broken_index, "no index of shards"),
+        (_no_json, "is no JSON"),
+        (_mds_elsewhere, "would leave its folder"),
         (_missing_shard, "lacks gone.tar"),
         (lambda folder: None, "holds no files"),
     ],
@@ -161,6 +173,16 @@ def test_an_mds_shard_that_does_not_fit_its_index(tmp_path: Path) -> None:
     shutil.copytree(WRITTEN / "mds", tmp_path / "mds")
     shutil.copy(tmp_path / "mds" / "shard.00003.mds", tmp_path / "mds" / "shard.00000.mds")
     with pytest.raises((ValueError, EOFError), match=r"shard.00000.mds"):
+        all_samples(tmp_path / "mds")
+
+
+def test_an_mds_shard_whose_places_are_damaged(tmp_path: Path) -> None:
+    shutil.copytree(WRITTEN / "mds", tmp_path / "mds")
+    shard = tmp_path / "mds" / "shard.00000.mds"
+    content = bytearray(shard.read_bytes())
+    content[4:8] = b"\xff\xff\xff\xff"
+    shard.write_bytes(content)
+    with pytest.raises(ValueError, match=r"shard.00000.mds is damaged"):
         all_samples(tmp_path / "mds")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import torch
@@ -42,3 +43,10 @@ def test_decoded_samples_become_tensors_and_random_numbers_of_the_training_are_n
     labels = torch.cat(list(TorchLoader(stream, lambda sample: int(sample["cls"]))))  # type: ignore[arg-type]
     assert labels.tolist() == [number % 7 for number in range(16)]
     assert torch.equal(before, torch.get_rng_state()) and stream.epoch == 1
+
+
+def test_a_worker_leaves_what_it_shares_with_the_training_alone_when_it_collects_garbage(tmp_path: Path) -> None:
+    write_tars(tmp_path, [16])
+    stream = Stream(tmp_path, 8, shuffle=None)
+    frozen = torch.cat(list(TorchLoader(stream, lambda sample: gc.get_freeze_count(), workers=1)))
+    assert int(frozen.min()) > 1000 and gc.get_freeze_count() == 0

@@ -14,6 +14,7 @@ from muster.client.transfer.looking import difference
 from muster.errors import UserError
 from muster.storage.addresses import parse_address
 from muster.wire.data.assets import AssetUses
+from muster.wire.text import printable
 
 Version = Annotated[str, argument("ASSET", "NAME:VERSION.")]
 
@@ -55,7 +56,7 @@ def diff(
     storage = Storage(connect_to_read().calls)
     first, second = (_asset(text) for text in (left, right))
     found = difference(storage.manifest(*first), storage.manifest(*second))
-    rows = [[change.what, size(change.size), change.path] for change in found.changes]
+    rows = [[change.what, size(change.size), printable(change.path)] for change in found.changes]
     if rows or as_json:
         print_result(found, table(["WHAT", "SIZE", "FILE"], rows), as_json)
     unknown = f"; of {found.unknown:,} only the size is known" if found.unknown else ""

@@ -11,6 +11,7 @@ from muster.cli.text import ago, counted, size, table
 from muster.errors import NotFound, UserError
 from muster.paths import data_cache_dir
 from muster.storage.staging.cache import Cache, Cached
+from muster.wire.text import printable
 
 
 def list_(as_json: Json = False) -> None:
@@ -28,7 +29,7 @@ def list_(as_json: Json = False) -> None:
             size(item.size),
             f"{item.files:,}",
             "now" if item.in_use else ago(item.used_at, now),
-            item.first_file,
+            printable(item.first_file),
         ]
         for item in found
     ]

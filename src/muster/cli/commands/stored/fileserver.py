@@ -129,7 +129,7 @@ def fill(
         print_json(view)
     elif found.progress.state == "filled":
         done = found.progress
-        say(f"{counted(done.total_files, 'file')} ({_size(done.total_bytes)}) are on {name}, verified")
+        say(f"{counted(done.total_files, 'file')} ({_size(done.total_bytes)}) on {name}, verified")
     if found.progress.state != "filled":
         raise UserError(
             f"{source} could not be brought to {name}: {found.progress.text or view.why or view.state}",

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from muster.errors import JobError
+from muster.host.files import is_safe_path
 from muster.training.data.layouts.base import Layout, OpenFile, Sample, Value, runs
 
 _NUMBERS = {"int": "<i8", "float": "<f8", "bool": "?"} | {
@@ -46,6 +47,8 @@ class Column:
 
 class BinaryShards(Layout):
     def __init__(self, name: str, files: Sequence[str], counts: Sequence[int], columns: Sequence[Column]) -> None:
+        if outside := [file for file in files if not is_safe_path(file)]:
+            raise ValueError(f"it names a file {outside[0]!r}, which would leave its folder")
         self.name = name
         self._files, self.counts, self._columns = list(files), list(counts), list(columns)
 
@@ -65,6 +68,9 @@ class BinaryReader:
         if found != count:
             self.close()
             raise ValueError(f"{path} holds {found} samples, and its index.json says {count}: copy both again")
+        if sorted(self._places) != self._places:
+            self.close()
+            raise ValueError(f"{path} is damaged: its samples do not follow each other. Copy it again")
 
     def read(self, number: int) -> Sample:
         begin, end = self._places[number], self._places[number + 1]
@@ -75,6 +81,8 @@ class BinaryReader:
             size = next(sizes) if column.size is None else column.size
             sample[column.name] = column.value(data[at : at + size])
             at += size
+        if at > len(data):
+            raise ValueError(f"{self._file.path} is damaged: sample {number} is cut off. Copy it again")
         return sample
 
     def will_need(self, numbers: Sequence[int]) -> None:
