@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.measure import Figure, report
-from muster.simulation.jobs import DAY_S, Job, Machines
+from muster.simulation.jobs import DAY_S, Job, Machines, gpus_of
 from muster.simulation.simulator import FIFO, MUSTER, WITHOUT_LIMITS, simulate
 from muster.simulation.trace import Entry, Selection, read, select
 
@@ -34,7 +34,7 @@ class Case:
 
 
 def work(jobs: Sequence[Job]) -> float:
-    return sum(job.run_s * job.gang.need.nodes * (job.gang.need.gpus or 0) for job in jobs)
+    return sum(job.run_s * gpus_of(job.gang.need, 0) for job in jobs)
 
 
 def main() -> None:
@@ -64,6 +64,9 @@ def measured(case: Case) -> list[Figure]:
         Figure(f"{name}: nine of ten wait at most", ours.wait_s(0.9) / hour, "h", at_most=6.0),
         Figure(f"{name}: longest wait", ours.longest_wait_s / hour, "h", at_most=fifo.longest_wait_s / hour),
         Figure(f"{name}: GPU use", ours.use, "", at_least=limits.use),
+        Figure(f"{name}: mean wait of a GPU hour", ours.gpu_hour_wait_s / hour, "h"),
+        Figure(f"{name}: mean wait of a GPU hour with limits", limits.gpu_hour_wait_s / hour, "h"),
+        Figure(f"{name}: mean wait of a GPU hour first in, first out", fifo.gpu_hour_wait_s / hour, "h"),
         Figure(f"{name}: mean wait with limits", limits.mean_wait_s / hour, "h"),
         Figure(f"{name}: mean wait first in, first out", fifo.mean_wait_s / hour, "h"),
         Figure(f"{name}: longest wait with limits", limits.longest_wait_s / hour, "h"),

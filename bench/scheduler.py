@@ -201,6 +201,7 @@ def measured(
         figures += [
             Figure(f"{name}, {policy.name}", taken, "s", at_most=at_most_s),
             Figure(f"  use, {policy.name}", outcome.use, ""),
+            Figure(f"  mean wait of a GPU hour, {policy.name}", outcome.gpu_hour_wait_s / 3600, "h"),
             Figure(f"  mean wait, {policy.name}", outcome.mean_wait_s / 3600, "h"),
             Figure(f"  90 % wait at most, {policy.name}", outcome.wait_s(0.9) / 3600, "h"),
             Figure(f"  99 % wait at most, {policy.name}", outcome.wait_s(0.99) / 3600, "h"),

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from muster.control.estimates.book import Traits
-from muster.control.scheduling.model import Gang
+from muster.control.scheduling.model import Gang, Need
 
 DAY_S = 86_400.0
 CLUSTER = "simulated"
@@ -52,7 +52,11 @@ class Outcome:
     waits_s: list[float] = field(default_factory=list)
     """Of each job from its arrival to its first start, in the order of arrival."""
     use: float = 0.0
-    """Busy GPUs over all days, without the work that failures and preemptions undid."""
+    """Busy GPUs over all days, without the work that failures and preemptions undid; what is left after that counts for
+    nothing, so that one large job just before the end or behind it changes much."""
+    gpu_hour_wait_s: float = 0.0
+    """How long an hour of GPU work waits in the mean: the waits of the jobs, each weighing as much as its work. It says
+    how much work is left undone in the mean over all days, wherever they end."""
     failures: int = 0
     preemptions: int = 0
     passes: int = 0
@@ -80,6 +84,17 @@ class Outcome:
     def coverage(self) -> float | None:
         """The share of first forecasts that held; None where nobody had to wait."""
         return self.held / self.forecasts if self.forecasts else None
+
+
+def gpu_hour_wait_s(jobs: Sequence[Job], waits_s: Sequence[float], gpus_per_node: int) -> float:
+    """The mean wait, each job weighing as much as its work."""
+    work = [job.run_s * gpus_of(job.gang.need, gpus_per_node) for job in jobs]
+    return sum(each * wait_s for each, wait_s in zip(work, waits_s, strict=True)) / sum(work)
+
+
+def gpus_of(need: Need, gpus_per_node: int) -> float:
+    """How many GPUs a gang holds."""
+    return need.nodes * need.share * (gpus_per_node if need.gpus is None else need.gpus)
 
 
 def waited_no_longer(waits_s: Sequence[float], seconds: float) -> float:

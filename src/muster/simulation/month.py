@@ -7,7 +7,7 @@ import random
 from dataclasses import dataclass
 
 from muster.control.scheduling.model import HIGH, LOW, MEDIUM, Gang, Need
-from muster.simulation.jobs import CLUSTER, DAY_S, Job, Machines, round_limit
+from muster.simulation.jobs import CLUSTER, DAY_S, Job, Machines, gpus_of, round_limit
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def make_jobs(month: Month) -> list[Job]:
     arrivals = sorted(_arrival(dice, month.days) for _ in range(month.num_jobs))
     needs = [_need(dice, month) for _ in arrivals]
     lengths = [min(dice.lognormvariate(0.0, 1.6), 60.0) for _ in arrivals]
-    work = sum(_gpus(need, month) * length for need, length in zip(needs, lengths, strict=True))
+    work = sum(gpus_of(need, month.gpus_per_node) * length for need, length in zip(needs, lengths, strict=True))
     scale = month.load * month.num_nodes * month.gpus_per_node * month.days * DAY_S / work
     jobs = []
     for number, (at, need, length) in enumerate(zip(arrivals, needs, lengths, strict=True)):
@@ -64,7 +64,3 @@ def _need(dice: random.Random, month: Month) -> Need:
     most = max(1, month.num_nodes // 8)
     nodes = min(most, 2 ** int(min(7.0, dice.expovariate(math.log(2.0)))))
     return Need(nodes, month.gpus_per_node, None)
-
-
-def _gpus(need: Need, month: Month) -> int:
-    return need.nodes * (month.gpus_per_node if need.gpus is None else need.gpus)

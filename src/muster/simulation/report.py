@@ -24,6 +24,8 @@ class Figures:
     ninety_nine_of_hundred_wait_at_most_h: float
     longest_wait_h: float
     gpu_use: float
+    mean_wait_of_a_gpu_hour_h: float
+    """The mean wait, each job weighing as much as its work."""
     preemptions: int
     start_intervals: int
     """Jobs that had to wait and were told when they would start."""
@@ -43,6 +45,7 @@ def figures(outcome: Outcome) -> Figures:
         outcome.wait_s(0.99) / _HOUR_S,
         outcome.longest_wait_s / _HOUR_S,
         outcome.use,
+        outcome.gpu_hour_wait_s / _HOUR_S,
         outcome.preemptions,
         outcome.forecasts,
         outcome.coverage,

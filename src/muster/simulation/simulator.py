@@ -16,7 +16,7 @@ from muster.control.scheduling.model import HIGH, MEDIUM, Decision, Gang, Node, 
 from muster.control.scheduling.outlook import others_waited_s, wait_traits
 from muster.control.scheduling.passes import schedule
 from muster.control.scheduling.queue import Queue
-from muster.simulation.jobs import CLUSTER, DAY_S, Job, Machines, Outcome
+from muster.simulation.jobs import CLUSTER, DAY_S, Job, Machines, Outcome, gpu_hour_wait_s
 
 _CHECKPOINT_S = 1800.0
 _TICK_S = 30.0
@@ -114,6 +114,8 @@ class _Simulation:
             waiting -= self._pass(tick)
         self._advance(horizon)
         self.outcome.use = (self._gpu_s - self._undone_gpu_s) / (self._machines.num_gpus * horizon)
+        waits_s, per_node = self.outcome.waits_s, self._machines.gpus_per_node
+        self.outcome.gpu_hour_wait_s = gpu_hour_wait_s(self._jobs, waits_s, per_node)
         return self.outcome
 
     def _plan_events(self) -> None:

@@ -43,6 +43,17 @@ def test_without_limits_at_least_half_of_the_gain_remains(outcomes):
     assert fifo.mean_wait_s - without.mean_wait_s >= 0.5 * (fifo.mean_wait_s - ours.mean_wait_s)
 
 
+def test_the_wait_of_a_gpu_hour_weighs_jobs_by_their_work():
+    """Two jobs on one node: the second waits for an hour, and is three times the work of the first."""
+    jobs = [
+        Job(Gang(name, name, CLUSTER, Need(1, 8, gpus), queued_at=float(number), seq=number), run_s)
+        for number, (name, gpus, run_s) in enumerate([("first", None, 3600.0), ("second", 8, 10_800.0)])
+    ]
+    found = simulate(Machines(1, 8, 1.0), jobs, FIFO)
+    assert found.gpu_hour_wait_s == pytest.approx((found.waits_s[0] + 3 * found.waits_s[1]) / 4)
+    assert report.figures(found).mean_wait_of_a_gpu_hour_h == pytest.approx(0.75, abs=0.02)
+
+
 def test_with_good_limits_everybody_is_treated_as_if_nothing_was_learned():
     """A promise that is kept is planned with; what was learned matters where there is none."""
     jobs = make_jobs(replace(MONTH, num_jobs=600))

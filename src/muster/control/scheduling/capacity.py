@@ -153,6 +153,11 @@ class Capacity:
     def __init__(self, nodes: Mapping[str, Sequence[Node]]) -> None:
         self.pools: list[Pool] = []
         self.running: dict[str, Running] = {}
+        self.stopping: dict[str, Running] = {}
+        """Those who have been told to end."""
+        self.checkpointed: dict[str, Running] = {}
+        """Those who have saved what they did."""
+        self._of_priority: dict[int, dict[str, Running]] = {}
         self._by_name: dict[str, Pool] = {}
         self._pool_of: dict[str, Pool] = {}
         self._on_host: dict[str, list[Pool]] = defaultdict(list)
@@ -191,6 +196,12 @@ class Capacity:
         """Those who hold something of these pools."""
         found = {run_id for name in pools for run_id in self._by_name[name].holders}
         return [self.running[run_id] for run_id in sorted(found)]
+
+    def running_up_to(self, priority: int) -> Iterator[Running]:
+        """Those who hold nodes, of this priority and of lower ones."""
+        return (
+            item for each in sorted(self._of_priority) if each <= priority for item in self._of_priority[each].values()
+        )
 
     def likely_ends(self, now: float) -> Iterator[tuple[float, Running]]:
         """Those who hold nodes, by when they have probably ended; looked at anew the less often the longer they run."""
@@ -246,6 +257,11 @@ class Capacity:
     def hold(self, running: Running, now: float | None = None) -> None:
         """A gang has nodes."""
         self.running[running.run_id] = running
+        self._of_priority.setdefault(running.priority, {})[running.run_id] = running
+        if running.stopping:
+            self.stopping[running.run_id] = running
+        if running.checkpoints:
+            self.checkpointed[running.run_id] = running
         self._note_end(running, running.since if now is None else now)
         for part in running.parts:
             pool = self._pool_of.get(part.node)
@@ -258,6 +274,9 @@ class Capacity:
     def let_go(self, run_id: str) -> None:
         """A gang has ended."""
         running = self.running.pop(run_id)
+        del self._of_priority[running.priority][run_id]
+        self.stopping.pop(run_id, None)
+        self.checkpointed.pop(run_id, None)
         self._forget_end(run_id)
         for part in running.parts:
             pool = self._pool_of.get(part.node)

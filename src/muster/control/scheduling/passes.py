@@ -75,6 +75,8 @@ class _Pass:
         self._standings = standings(rules.used)
         self._hopeless: set[Need] = set()
         """Shapes of which nothing can start any more in this pass: what is free only shrinks."""
+        self._kept_alone: set[Need] = set()
+        """Shapes that fit on no nodes but those kept for the first that waits."""
         self.starts: list[Start] = []
         self.preemptions: list[Preempt] = []
         self.passed_over: dict[str, str] = {}
@@ -139,10 +141,10 @@ class _Pass:
 
     def _pause_for_short(self) -> None:
         """Make room for one that is short and waits behind a long or a wide one; at most for one in a pass."""
-        some = [item for item in self._capacity.running.values() if item.checkpoints or item.stopping]
-        mine = [item for item in some if item.cluster == self._cluster]
-        under_way = bool(self.preemptions) or any(item.stopping for item in mine)
-        if under_way or not any(is_pausable(item, self._now) for item in mine):
+        mine = [item for item in self._capacity.checkpointed.values() if item.cluster == self._cluster]
+        if self.preemptions or not any(is_pausable(item, self._now) for item in mine):
+            return
+        if any(item.cluster == self._cluster for item in self._capacity.stopping.values()):
             return
         done = {start.run_id for start in self.starts} | self.passed_over.keys()
         tried: set[Need] = set()
@@ -194,12 +196,17 @@ class _Pass:
     def _try_early(self, gang: Gang) -> None:
         """On nodes that are not kept for the first that waits, or on those if it is hardly delayed."""
         assert self.head is not None
+        if gang.need not in self._kept_alone:
+            if self._fits(gang, reserved_too=False):
+                self._start(gang, reserved_too=False)
+                return
+            if not gang.excluded:
+                self._kept_alone.add(gang.need)
+        elif not self._may_pass(gang):
+            return
         if not self._fits(gang):
             if not gang.excluded:
                 self._hopeless.add(gang.need)
-            return
-        if self._fits(gang, reserved_too=False):
-            self._start(gang, reserved_too=False)
         elif self._may_pass(gang):
             self._note_passing(gang)
             self._start(gang, kept_first=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from muster.control.scheduling.capacity import UNITS, Capacity, Condition, Pool, empty, fitting, units
 from muster.control.scheduling.model import UNKNOWN, Gang, Head, Need, Part, Running
-from muster.defaults import GUEST_S, KEEP_FACTOR, PAUSE_FOR_S, PAUSE_RAN_S, PAUSE_WAITED_S, START_MARGIN_S
+from muster.defaults import GUEST_S, KEEP_FACTOR, LIKELY_SHARE, PAUSE_FOR_S, PAUSE_RAN_S, PAUSE_WAITED_S, START_MARGIN_S
 
 _CASES = (1 / 6, 1 / 2, 5 / 6)
 
@@ -21,11 +21,11 @@ def reserve_for(
     """
     gang = first.gang
     if first.is_closed(now) and kept and capacity.has(kept) and not victims:
-        same = _head(first, frozenset(kept), capacity, now)
-        if _enough(gang, same.pools, capacity):
-            return same
+        same = frozenset(kept)
+        if _enough(gang, same, capacity):
+            return _head(first, same, capacity.holders(same), now)
     future = _Future(capacity, gang)
-    told = {item.run_id for item in victims} | {item.run_id for item in capacity.running.values() if item.stopping}
+    told = {item.run_id for item in victims} | capacity.stopping.keys()
     for run_id in sorted(told):
         future.end(capacity.running[run_id])
     if told and future.total >= gang.need.nodes:
@@ -39,8 +39,11 @@ def reserve_for(
         if future.total >= gang.need.nodes:
             if likely_at == UNKNOWN:
                 break
-            sooner = _head(first, future.pools(gang.need.nodes), capacity, now, ended)
-            return _same_nodes(first, sooner, capacity, now, kept) or sooner
+            pools = future.pools(gang.need.nodes)
+            holders = [item for item in capacity.holders(pools) if item.run_id in ended]
+            if _keeps(kept, pools, holders, capacity, now):
+                pools, holders = frozenset(kept), capacity.holders(kept)
+            return _head(first, pools, holders, now)
     # Of somebody who holds its nodes nothing at all is known: every node is kept.
     return Head(gang, UNKNOWN, frozenset(pool.name for pool in capacity.pools_of(gang.cluster)))
 
@@ -53,7 +56,8 @@ def _enough(gang: Gang, pools: frozenset[str], capacity: Capacity) -> bool:
 def would_fit_first(gang: Gang, capacity: Capacity, first_at: float) -> bool:
     """Whether it would fit now if nobody behind it had started since it was the first that waits."""
     first = Head(gang, UNKNOWN, first_at=first_at)
-    late = [item for item in capacity.running.values() if is_guest(item, first) and item.cluster == gang.cluster]
+    some = [item for item in capacity.running.values() if item.since >= first_at and item.cluster == gang.cluster]
+    late = [item for item in some if is_guest(item, first)]
     if not late:
         return False
     future = _Future(capacity, gang)
@@ -62,29 +66,32 @@ def would_fit_first(gang: Gang, capacity: Capacity, first_at: float) -> bool:
     return future.total >= gang.need.nodes
 
 
-def _same_nodes(first: Head, sooner: Head, capacity: Capacity, now: float, kept: Collection[str]) -> Head | None:
-    """The nodes that were kept so far, unless others are likely to be free much sooner: draining them has cost much."""
-    if not kept or sooner.starts_by != UNKNOWN or sooner.pools == kept or not capacity.has(kept):
-        return None
-    same = _head(first, frozenset(kept), capacity, now)
-    patience_s = KEEP_FACTOR * max(START_MARGIN_S, sooner.likely_at - now)
-    return same if same.likely_at - now <= patience_s else None
+def _keeps(
+    kept: Collection[str], sooner: frozenset[str], holders: Collection[Running], capacity: Capacity, now: float
+) -> bool:
+    """Whether it keeps its nodes, as draining them has cost much: others are not likely to be free much sooner."""
+    if not kept or sooner == kept or not capacity.has(kept) or all(item.until != UNKNOWN for item in holders):
+        return False
+    patience_s = KEEP_FACTOR * max(START_MARGIN_S, _likely_at(holders, now) - now)
+    return _likely_at(capacity.holders(kept), now) - now <= patience_s
 
 
-def _head(
-    first: Head, pools: frozenset[str], capacity: Capacity, now: float, ending: Collection[str] | None = None
-) -> Head:
-    """What is known of a gang's start on these nodes, once those who hold them (or of these: `ending`) have ended."""
+def _likely_at(holders: Collection[Running], now: float, share: float = LIKELY_SHARE) -> float:
+    """When all of them have ended in so many cases."""
+    return max((item.likely_end(now, share) for item in holders), default=now)
+
+
+def _head(first: Head, pools: frozenset[str], holders: Collection[Running], now: float) -> Head:
+    """What is known of a gang's start on these nodes, once those who hold them have ended."""
     gang = first.gang
-    holders = [item for item in capacity.holders(pools) if ending is None or item.run_id in ending]
     starts_by = max((item.until for item in holders), default=now)
-    likely_at = max((item.likely_end(now) for item in holders), default=now)
+    likely_at = _likely_at(holders, now)
     if starts_by != UNKNOWN:
         return Head(gang, starts_by, pools, likely_at)
     # Those who have passed it do not count for what it must wait anyway, or they would let others pass in turn. One
     # that has lasted for long does all the same: it is a long one, and nothing is won by waiting for it alone.
     before = [item for item in holders if not is_guest(item, first) or now - item.since >= GUEST_S]
-    cases = tuple(max((item.likely_end(now, share) for item in before), default=now) for share in _CASES)
+    cases = tuple(_likely_at(before, now, share) for share in _CASES)
     return Head(gang, starts_by, pools, likely_at, cases)
 
 
@@ -99,16 +106,16 @@ def victims_for(gang: Gang, capacity: Capacity, allowed: bool, now: float, pause
     `pauses_only`: priority ends nobody, which is for the first that waits.
     """
     future = _Future(capacity, gang)
-    for running in capacity.running.values():
-        if running.stopping:
-            future.end(running)
+    for running in capacity.stopping.values():
+        future.end(running)
+    may_pause = is_worth_a_pause(gang, now)
     candidates = [
         running
-        for running in capacity.running.values()
+        for running in capacity.running_up_to(gang.priority if may_pause else gang.priority - 1)
         if running.cluster == gang.cluster
         and not running.stopping
         and (allowed if running.preemptible is None else running.preemptible)
-        and ((not pauses_only and _is_below(running, gang)) or _may_pause(running, gang, now))
+        and ((not pauses_only and _is_below(running, gang)) or (may_pause and _may_pause(running, gang, now)))
     ]
     chosen: list[Running] = []
     # Those who have least to lose end first.
@@ -128,11 +135,10 @@ def _is_below(running: Running, gang: Gang) -> bool:
 
 
 def _may_pause(running: Running, gang: Gang, now: float) -> bool:
-    """Long work that goes on from its checkpoint makes room for what is short and has waited long."""
+    """Long work that goes on from its checkpoint makes room for one that is worth a pause."""
     return (
         is_pausable(running, now)
         and running.priority <= gang.priority
-        and is_worth_a_pause(gang, now)
         and running.likely_end(now) - now > 2 * gang.likely_s
     )
 
@@ -153,7 +159,7 @@ def _spare_the_needless(gang: Gang, capacity: Capacity, chosen: list[Running]) -
     for running in reversed(chosen):
         fewer = [item for item in kept if item is not running]
         future = _Future(capacity, gang)
-        for item in (*(item for item in capacity.running.values() if item.stopping), *fewer):
+        for item in (*capacity.stopping.values(), *fewer):
             future.end(item)
         if future.total >= gang.need.nodes:
             kept = fewer
@@ -165,32 +171,23 @@ class _After:
     """A pool after some of those who hold it have ended."""
 
     pool: Pool
-    condition: Condition
     parts: int
+    gpus: int
+    slots: int
+    members: int
     fits: int
     left: dict[str, int]
     """What is left of GPUs that are held in part."""
 
-    def end(self, part: Part, need: Need) -> int:
-        """A part of somebody ends; returns how much more of the gang fits since."""
+    def end(self, part: Part) -> None:
+        """A part of somebody ends."""
         self.parts -= part.ranks > 0
-        _, gpus, slots, most, members, _ = self.condition
-        if self.left or part.share != 1:
-            gpus += self.give_back(part)
-            left = tuple(sorted(self.left.values()))
-        else:
-            gpus, left = gpus + len(part.gpus), ()
-        slots += part.ranks
-        if slots > self.pool.cpus:
-            slots = self.pool.cpus
-        self.condition = Condition._make((self.parts == 0, gpus, slots, most, members, left))
-        before, self.fits = self.fits, fitting(self.condition, need)
-        return self.fits - before
+        self.gpus += self.give_back(part) if part.share != 1 else len(part.gpus)
+        slots = self.slots + part.ranks
+        self.slots = slots if slots < self.pool.cpus else self.pool.cpus
 
     def give_back(self, part: Part) -> int:
-        """Add what a part held of GPUs; returns how many are free since."""
-        if part.share == 1:
-            return len(part.gpus)
+        """Add what it held of one GPU; returns how many are free since."""
         whole = 0
         for gpu in part.gpus:
             self.left[gpu] = self.left.get(gpu, 0) + units(part.share)
@@ -198,6 +195,11 @@ class _After:
                 del self.left[gpu]
                 whole += 1
         return whole
+
+    @property
+    def condition(self) -> Condition:
+        left = tuple(sorted(self.left.values())) if self.left else ()
+        return Condition._make((self.parts == 0, self.gpus, self.slots, len(self.pool.gpus), self.members, left))
 
 
 class _Future:
@@ -207,22 +209,32 @@ class _Future:
         self._capacity = capacity
         self._cluster = gang.cluster
         self._need: Need = gang.need
+        self._least = 0 if gang.need.share < 1 else gang.need.gpus
+        """GPUs without which nothing fits on a node; None: all of it."""
         self._excluded = gang.excluded
         self._conditions = capacity.conditions(gang.cluster)
         self._after: dict[int, _After] = {}
         self.total = capacity.count(gang.cluster, gang.need, excluded=gang.excluded)
 
     def end(self, running: Running) -> None:
+        need, pool_of = self._need, self._capacity.pool_of
         for part in running.parts:
-            pool = self._capacity.pool_of(part.node)
+            pool = pool_of(part.node)
             if pool is None or self._cluster not in pool.members:
                 continue
             after = self._after.get(pool.index)
             if after is None:
-                condition = self._now(pool)
-                after = _After(pool, condition, pool.parts, fitting(condition, self._need), dict(pool.left))
+                now = self._now(pool)
+                fits = fitting(now, need)
+                after = _After(pool, pool.parts, now.free_gpus, now.free_slots, now.members, fits, dict(pool.left))
                 self._after[pool.index] = after
-            self.total += after.end(part, self._need)
+            after.end(part)
+            # Most who end leave their node to others, with too few GPUs free: that is seen without counting.
+            if after.gpus < (self._least if self._least is not None else len(pool.gpus) // max(1, after.members)):
+                continue
+            fits = fitting(after.condition, need)
+            self.total += fits - after.fits
+            after.fits = fits
 
     def pools(self, wanted: int) -> frozenset[str]:
         """Enough pools for the gang; those that become free last are taken first, so that the others stay open."""
