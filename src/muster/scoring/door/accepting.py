@@ -83,7 +83,7 @@ def _context(table: Table) -> ssl.SSLContext:
 def options() -> Any:
     """How uvicorn speaks HTTP, at front doors and in replicas."""
     return {
-        "log_level": "warning", "access_log": False, "lifespan": "off", "server_header": False, "ws": "none",
+        "log_level": "error", "access_log": False, "lifespan": "off", "server_header": False, "ws": "none",
         "http": bounded(), "limit_concurrency": most_connections(), "timeout_graceful_shutdown": 25,
         "timeout_keep_alive": 75,
     }  # fmt: skip
