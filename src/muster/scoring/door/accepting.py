@@ -12,6 +12,7 @@ from muster.scoring.door.table import Table
 from muster.scoring.listening import bounded, most_connections
 
 _LOOK_S = 0.005
+_HANDSHAKE_S = 10.0
 
 
 class Acceptor:
@@ -39,7 +40,11 @@ class Acceptor:
         self.listener = listener
         # What is closed when no more are to be taken is a copy.
         self._listening = await asyncio.get_running_loop().create_server(
-            self._protocol, sock=listener.dup(), backlog=self._config.backlog, ssl=tls
+            self._protocol,
+            sock=listener.dup(),
+            backlog=self._config.backlog,
+            ssl=tls,
+            ssl_handshake_timeout=_HANDSHAKE_S if tls else None,
         )
         self._server.servers.append(self._listening)
 
