@@ -13,7 +13,7 @@ import pytest
 from muster.scoring.door.app import MOST_DEATHS, App
 from muster.scoring.door.dispatch import Dispatcher, Refused
 from muster.scoring.door.said import Figures, Said, Silence, past, together
-from muster.scoring.door.said import Silence, parse as parse_said
+from muster.scoring.door.said import parse as parse_said
 from muster.scoring.door.table import (
     Backend,
     Route,

@@ -213,7 +213,7 @@ def test_a_stream_that_ends_badly_leaves_the_model_to_the_next_request() -> None
     ("status", "headers"), [(42, {}), (700, {}), (200, {"x-a": "☃"}), (200, {"x-a": "a\r\nb: c"}), (200, {"a b": "c"})]
 )
 def test_answers_that_http_does_not_have_are_refused(status: int, headers: dict[str, str]) -> None:
-    with pytest.raises(ValueError, match="header|status"):
+    with pytest.raises(ValueError, match=r"header|status"):
         check_sendable(answer_of(AMLResponse("x", status, headers)))
 
 

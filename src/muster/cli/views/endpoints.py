@@ -10,7 +10,6 @@ from muster.host.fingerprints import fingerprint
 from muster.wire.serving.canary import CanaryView
 from muster.wire.serving.endpoints import DeploymentView, EndpointView, ServingFigures
 
-
 _FIGURES = (
     Column("LAST MINUTE", 11), Column("REQS/S"), Column("P50"), Column("P95"), Column("P99"),
     Column("QUEUE P95", leaves=2), Column("BATCH", leaves=1), Column("REQUESTS"), Column("FAILED"),

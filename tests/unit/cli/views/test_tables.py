@@ -53,8 +53,8 @@ def test_an_endpoint_fits_the_terminal() -> None:
 
 def online(name: str, share: int, figures: ServingFigures) -> DeploymentView:
     return DeploymentView(
-        name, "digits", "serving", share, 0, 3, f"digits-{name}-xbmwnf4g", "resnet50:12", 2, 4, 2, RequestLimits(), None,
-        {}, None, 3, f"digits-{name}-xbmwnf4g", NOON, NOON, figures, replace(figures, batch_mean=3.2),
+        name, "digits", "serving", share, 0, 3, f"digits-{name}-xbmwnf4g", "resnet50:12", 2, 4, 2, RequestLimits(),
+        None, {}, None, 3, f"digits-{name}-xbmwnf4g", NOON, NOON, figures, replace(figures, batch_mean=3.2),
     )  # fmt: skip
 
 
