@@ -6,7 +6,7 @@ import inspect
 import os
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, wraps
 from importlib import import_module
@@ -36,8 +36,16 @@ MEANT = {
     "diff": "compare", "resume": "retry", "clone": "rerun", "metric": "metrics", "plot": "metrics",
     "sinfo": "cluster", "nodes": "cluster", "server": "up", "check": "doctor", "stats": "metrics",
     "sacct": "ps", "connect": "login", "environments": "env", "dataset": "data",
+    "online-endpoint": "endpoint", "online-deployment": "endpoint deploy",
+    "batch-deployment": "batch-endpoint deploy",
 }  # fmt: skip
 """What other tools call it."""
+MEANT_IN_GROUPS = {
+    "get-credentials": "keys", "regenerate-keys": "keys --regenerate", "get-logs": "logs", "list-jobs": "runs",
+    "update": "traffic", "create": "register", "archive": "promote --stage Archived", "ls": "list", "rm": "delete",
+    "remove": "delete",
+}  # fmt: skip
+"""The same behind a group's name."""
 
 Command: TypeAlias = TyperCommand | TyperGroup
 
@@ -95,9 +103,7 @@ def lazy_group(panels: Mapping[str, Mapping[str, Word]]) -> type[TyperGroup]:
             try:
                 return super().resolve_command(ctx, args)
             except Exception as error:
-                meant = MEANT.get(args[0])
-                if meant in words and hasattr(error, "message"):
-                    error.message = f"No such command {args[0]!r}. Did you mean {meant!r}?"
+                _put_right(error, args[0], MEANT, words)
                 raise
 
         def list_commands(self, ctx: Any) -> list[str]:
@@ -115,6 +121,13 @@ def lazy_group(panels: Mapping[str, Mapping[str, Word]]) -> type[TyperGroup]:
             return [*named, *options]
 
     return LazyGroup
+
+
+def _put_right(error: Any, typed: str, table: Mapping[str, str], known: Container[str]) -> None:
+    """Name the command that other tools call by the word that was typed, where there is one."""
+    meant = table.get(typed, "")
+    if meant and meant.split()[0] in known and hasattr(error, "message"):
+        error.message = f"No such command {typed!r}. Did you mean {meant!r}?"
 
 
 def _listed(name: str, word: Word, room: int) -> str:
@@ -190,6 +203,13 @@ def _resolve(group: TyperGroup, otherwise: str, ctx: Any, args: list[str]) -> An
 class PlainGroup(TyperGroup):
     """A group that lists what its commands do in whole sentences."""
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        try:
+            return super().resolve_command(ctx, args)
+        except Exception as error:
+            _put_right(error, args[0], MEANT_IN_GROUPS, self.commands)
+            raise
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         room = max(map(len, self.commands), default=0)
         begin = " " * (room + 4)
@@ -211,12 +231,19 @@ class PlainCommand(TyperCommand):
     about_options = ""
     """What is said besides where there is no such option."""
 
+    @property
+    def _named_without_option(self) -> str:
+        """The same for those who are used to `--name NAME`."""
+        first = next((item for item in self.params if item.param_type_name == "argument"), None)
+        return "Write the name without an option." if first is not None and first.name == "name" else ""
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         try:
             return super().parse_args(ctx, args)
         except Exception as error:
             if hasattr(error, "format_message"):
-                _put_plainly(error, self.about_options)
+                named = self._named_without_option if getattr(error, "option_name", "") in ("-n", "--name") else ""
+                _put_plainly(error, named or self.about_options)
             raise
 
 

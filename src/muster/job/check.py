@@ -15,6 +15,8 @@ from muster.job.references import references
 from muster.job.refusal import Problem, show
 from muster.job.spec import JobSpec
 
+_NAMED = re.compile(r"[A-Za-z0-9][\w.-]*(:\d+|@[\w-]+)")
+"""Looks like the version of a model or a data asset."""
 _PATH_HINT = "Correct the path; it is relative to the job file."
 _PYTHON = re.compile(r"python[0-9.]*")
 _LAUNCHERS = ("torchrun", "accelerate", "deepspeed")
@@ -122,7 +124,8 @@ def _input_problems(spec: JobSpec, base: Path) -> Iterator[Problem]:
         path = local_path(value.path, base)
         at = ("inputs", name, "path")
         if not _exists(path):
-            yield Problem(at, f"{show(value.path)} does not exist (looked for {path})", _PATH_HINT)
+            hint = f"Write azureml:{value.path} for what is registered." if _NAMED.fullmatch(value.path) else _PATH_HINT
+            yield Problem(at, f"{show(value.path)} does not exist (looked for {path})", hint)
         elif "type" in value.model_fields_set and value.type == "uri_folder" and not path.is_dir():
             yield Problem(at, f"{show(value.path)} is a file", "Use `type: uri_file`, or give a folder.")
         elif value.type == "uri_file" and path.is_dir():

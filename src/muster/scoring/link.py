@@ -9,10 +9,15 @@ from typing import Any, Mapping, Optional
 from urllib.parse import urlsplit
 
 _ANSWER_S = 10.0
+_REFUSED = (400, 413, 422)
 
 
 class Unreachable(Exception):
     """The server does not answer, or does not take what was sent: what is known goes on to be used."""
+
+
+class Refused(Unreachable):
+    """The server will not take it, however often it is sent."""
 
 
 class Link:
@@ -39,7 +44,8 @@ class Link:
         finally:
             connection.close()
         if response.status >= 300:
-            raise Unreachable("{}: {}".format(response.status, body[:300].decode("utf-8", "replace")))
+            said = "{}: {}".format(response.status, body[:300].decode("utf-8", "replace"))
+            raise (Refused if response.status in _REFUSED else Unreachable)(said)
         try:
             return json.loads(body) if body else None
         except ValueError:

@@ -70,6 +70,15 @@ def takers(folder: Any, module: str, port: int | None) -> set[int]:
     return found
 
 
+def takers_of_one(folder: Any, ask: Asking) -> int:
+    """The process at the front door that takes connections."""
+    client = Keeping(ask)
+    assert client()[0] == 200
+    (found,) = takers(folder, "door.worker", ask.address.port)
+    client.connection.close()
+    return found
+
+
 def is_direct(folder: Any, ask: Asking) -> bool:
     client = Keeping(ask)
     try:
@@ -124,6 +133,21 @@ def test_the_front_door_may_die_while_a_replica_has_its_address(cli: Any, deploy
 
 
 @pytest.mark.timeout(300)
+def test_a_replica_that_does_not_run_holds_up_nobody_at_the_address(cli: Any, deploy: Any) -> None:
+    deploy("blue", "--all-traffic")
+    ask = Asking(cli)
+    wait_until(lambda: is_direct(cli.folder, ask), 60, "requests without a hop")
+    frozen = processes_of(cli.folder, "serve.replica")[0]
+    frozen.suspend()
+    try:
+        # Only somebody else can answer that.
+        assert ask("{}", key="wrong")[0] == 401
+    finally:
+        frozen.resume()
+    wait_until(lambda: is_direct(cli.folder, ask), 60, "requests without a hop again")
+
+
+@pytest.mark.timeout(300)
 def test_where_requests_may_be_repeated_somebody_else_holds_them(cli: Any, deploy: Any) -> None:
     deploy("blue", "--all-traffic", more=MANY + "idempotent: true\n")
     ask = Asking(cli)
@@ -132,3 +156,8 @@ def test_where_requests_may_be_repeated_somebody_else_holds_them(cli: Any, deplo
     assert takers(cli.folder, "door.worker", ask.address.port) and not is_direct(cli.folder, ask)
     client.connection.close()
     assert ask(json.dumps({"die": str(cli.folder / "died")}))[0] == 200
+    # A front door's process that lives and does not run is replaced too.
+    frozen = psutil.Process(takers_of_one(cli.folder, ask))
+    frozen.suspend()
+    assert ask("{}")[0] == 200
+    assert not frozen.is_running()

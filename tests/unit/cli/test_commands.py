@@ -22,6 +22,7 @@ from muster import defaults
 from muster.cli.commands.cluster import with_flags
 from muster.cli.commands.files import choose, target_of
 from muster.cli.commands.logs import nothing_printed, selection
+from muster.cli.commands.models.endpoint import _percents
 from muster.cli.commands.workspace import WorkspaceBrief, WorkspaceStatus, server_command, status_lines
 from muster.cli.console import Paint
 from muster.cli.following.state import RunState
@@ -30,7 +31,7 @@ from muster.cli.main import PANELS, app
 from muster.cli.options import complete_metrics, complete_orders, complete_runs, metric_words, run_words
 from muster.cli.text import time_text
 from muster.clusters.options import Flag
-from muster.errors import NotFound, UserError
+from muster.errors import MusterError, NotFound, UserError
 from muster.wire.codec import Json
 from muster.wire.runs import FileView
 from muster.wire.stream import LogQuery
@@ -300,6 +301,40 @@ def test_a_command_of_other_tools_is_put_right(typed: str, meant: str) -> None:
     said = invoke(typed, "x")
     assert said.exit_code == 2
     assert f"Did you mean '{meant}'?" in said.output
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("online-endpoint create", "endpoint"), ("online-deployment create", "endpoint deploy"),
+        ("endpoint get-credentials", "keys"), ("endpoint update", "traffic"), ("batch-endpoint list-jobs", "runs"),
+        ("model create", "register"), ("model archive", "promote --stage Archived"),
+    ],
+)  # fmt: skip
+def test_the_words_of_azure_ml_are_put_right(typed: str, meant: str) -> None:
+    said = invoke(*typed.split(), "x")
+    assert said.exit_code == 2 and f"Did you mean '{meant}'?" in said.output
+
+
+def test_a_name_is_written_without_an_option() -> None:
+    assert "Write the name without an option." in invoke("endpoint", "create", "-n", "digits").output
+
+
+@pytest.mark.parametrize(
+    ("shares", "said"),
+    [
+        (["blue=90", "blue=10"], "blue is there twice"),
+        (["blue=1.5"], "blue=1.5: that is no share"),
+        (["blue"], "NAME=VALUE"),
+    ],
+)
+def test_shares_that_cannot_be_meant_are_refused(shares: list[str], said: str) -> None:
+    with pytest.raises(MusterError, match=said):
+        _percents("DEPLOYMENT=PERCENT", shares)
+
+
+def test_shares_may_come_in_one_piece() -> None:
+    assert _percents("DEPLOYMENT=PERCENT", ["blue=90 green=10%"]) == {"blue": 90, "green": 10}
 
 
 def test_serving_beyond_this_machine_needs_tls(tmp_path: Path) -> None:

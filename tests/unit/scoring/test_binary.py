@@ -40,6 +40,7 @@ def test_several_tensors_behind_each_other() -> None:
         (_body(("x", "FP32", [1], b"\0\0\0\0"))[0][:-2], _body(("x", "FP32", [1], b"\0\0\0\0"))[1], "bytes are left"),
         (b"{}", "7", "of 2 bytes"),
         (b"{}", "-1", "of 2 bytes"),
+        (b"{}", "9" * 5000, "of 2 bytes"),
         (b'{"inputs": [{"name": "x", "parameters": {"binary_data_size": -1}}]}', "", "no number of bytes"),
     ],
 )

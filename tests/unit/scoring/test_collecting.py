@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import threading
 from typing import Any, cast
 
 import pytest
 
-from muster.scoring.link import Link, Unreachable
+from muster.scoring.link import Link, Refused, Unreachable
 from muster.scoring.serve import collecting
-from muster.scoring.serve.collecting import Book, Collector, Event, payload
+from muster.scoring.serve.collecting import Book, Collector, Event, Sample, payload
+from muster.scoring.serve.http import Answer
 from muster.scoring.serve.settings import Settings
 
 SETTINGS = Settings(endpoint="digits", deployment="blue", collections=["request"])
@@ -62,6 +65,60 @@ def test_a_server_that_comes_back_gets_each_event_once(server: Server, monkeypat
     server.is_away = False
     book.close()
     assert len(server.lines) == len(set(server.lines)) == 50 and len(server.files) > 1
+
+
+def test_a_file_that_the_server_refuses_holds_up_no_other(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    refused: list[str] = []
+    take = server.call
+
+    def call(method: str, what: str, message: Any = None) -> None:
+        if "poison" in message["lines"][-1]:
+            refused.append(message["file_id"])
+            server.tried.set()
+            raise Refused("422: too long")
+        take(method, what, message)
+
+    server.is_away, server.call = False, call  # type: ignore[method-assign]
+    book = Book(SETTINGS, cast(Link, server))
+    book.add("request", Event("text/plain", "", "poison"))
+    assert server.tried.wait(30)
+    book.add("request", Event("text/plain", "", "good"))
+    book.close()
+    assert len(refused) == 1 and [json.loads(line)["data"] for line in server.lines] == ["good"]
+    assert "1 events were not collected: 422: too long" in capsys.readouterr().err
+
+
+def test_what_cannot_be_a_line_is_named_without_its_data(server: Server) -> None:
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    server.is_away = False
+    book = Book(SETTINGS, cast(Link, server))
+    book.add("request", Event("application/json", "bytes 0-9/10", deep))
+    book.add("request", payload(b"\1" * (1 << 20), "text/plain", Event("", "")))
+    book.close()
+    assert [json.loads(line)["data"] for line in server.lines] == [None, None]
+
+
+def test_a_body_that_is_too_large_to_be_kept_is_not_held(server: Server) -> None:
+    pieces = [b"x" * (1 << 19)] * 5
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": pieces.pop(), "more_body": bool(pieces)}
+
+    server.is_away = False
+    book = Book(SETTINGS, cast(Link, server))
+    sample = Sample(book, "POST", "/score", {}, receive)
+
+    async def take() -> None:
+        while (await sample.receive())["more_body"]:
+            pass
+
+    asyncio.run(take())
+    assert not sample._body
+    sample.end(Answer(200, b"{}"), "1")
+    book.close()
+    assert json.loads(server.lines[0])["contentrange"] == "bytes */2621440"
 
 
 def test_payloads_of_every_kind() -> None:

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from muster.scoring.door.app import App
+from muster.scoring.door.app import MOST_DEATHS, App
 from muster.scoring.door.dispatch import Dispatcher, Refused
-from muster.scoring.door.said import Figures, Said, past, together
+from muster.scoring.door.said import Figures, Said, Silence, past, together
 from muster.scoring.door.said import parse as parse_said
 from muster.scoring.door.table import (
     Backend,
@@ -174,6 +174,7 @@ class _Client:
         (_Client(), False, 408, "blue gave no answer"),
         (_Client(_Library.ClientError), False, 502, "ended before it answered"),
         (_Client(_Library.ClientError, _Library.ClientConnectorError), True, 503, "no replica of blue is there"),
+        (_Client(_Library.ClientError), True, 502, f"{MOST_DEATHS} replicas of blue that had the request ended"),
     ],
 )
 def test_what_a_client_is_told_where_no_replica_answers(
@@ -209,6 +210,15 @@ def test_the_only_replica_of_the_only_deployment_may_answer_itself() -> None:
         (replace(only, backends=(replace(ONE, ready=False),)),), (replace(only, backends=()),),
     ):  # fmt: skip
         assert sole_replica(replace(alone, deployments=other)) is None
+
+
+def test_silence_counts_from_the_first_word_on_and_is_told_once() -> None:
+    silence = Silence()
+    assert not silence.passed(100.0, 10.0)
+    silence.end()
+    assert not silence.passed(9.0, 10.0)
+    silence.end()
+    assert [silence.passed(4.0, 10.0) for _ in range(5)] == [False, False, True, False, False]
 
 
 def test_what_several_say_is_one_report_and_what_was_counted_stays() -> None:

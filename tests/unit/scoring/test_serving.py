@@ -16,7 +16,7 @@ from muster.job.explain import make_spec
 from muster.scoring.serve import oip
 from muster.scoring.serve.batching import Full, Outcome, Runner
 from muster.scoring.serve.body import TooLarge, TooSlow, body_of
-from muster.scoring.serve.http import AMLResponse, Answer, answer_of
+from muster.scoring.serve.http import AMLResponse, Answer, answer_of, check_sendable
 from muster.scoring.serve.models import BadInput, Model
 from muster.scoring.serve.settings import Settings
 from muster.scoring.serve.streaming import Broken
@@ -66,11 +66,20 @@ def test_flat_data_gets_its_shape() -> None:
         infer(shape=None),
         infer(datatype="FP8"), infer(data="x"), infer(name=None), b"\xff", infer().decode().encode("utf-16"),
         b'{"inputs": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", infer(shape=[1] * 100_000, data=[1]),
+        infer(shape=[10**9, 0], data=[]), infer(shape=[10**4000] * 1000), infer(shape=[True], data=[1]),
+        json.dumps({"inputs": [{"name": "x", "shape": [1], "datatype": "FP32", "data": [1]}] * 2}).encode(),
     ],
 )  # fmt: skip
 def test_bad_requests_are_the_clients_fault(body: bytes) -> None:
     with pytest.raises(BadInput):
         oip.parse(body, "infer")
+
+
+def test_an_error_in_the_models_own_words_is_passed_on() -> None:
+    request, settings = oip.parse(infer(), "infer"), Settings(name="net")
+    for body, said in ((b'{"message": "no"}', "no"), (b"{oops", "{oops"), (b'{"a": 1}', '{"a": 1}'), (b"[1]", "[1]")):
+        answer = oip.answer_of(Answer(500, body), request, settings)
+        assert (answer.status, json.loads(answer.body)) == (500, {"error": said})
 
 
 @pytest.mark.parametrize(
@@ -156,6 +165,56 @@ def test_each_request_has_its_own_result_and_error() -> None:
     found = answers(run, ["a", "bad", "c"])
     assert [item.value for item in found] == ["A", None, "C"]
     assert isinstance(found[1].error, ValueError)
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError()])
+@pytest.mark.parametrize("max_batch", [1, 2])
+def test_whatever_a_script_raises_the_next_request_is_answered(error: BaseException, max_batch: int) -> None:
+    def run(data: Any) -> Any:
+        if "bad" in data:
+            raise error
+        return data
+
+    bad, good = answers(run, ["bad", "good"], max_batch)
+    assert bad.error is error and good.value == "good"
+
+
+def test_a_stream_that_ends_badly_leaves_the_model_to_the_next_request() -> None:
+    def ends_badly() -> Any:
+        try:
+            yield "a"
+            raise SystemExit(2)
+        finally:
+            raise RuntimeError("in the end")
+
+    class Stubborn:
+        def __iter__(self) -> Stubborn:
+            return self
+
+        def __next__(self) -> str:
+            raise StopIteration
+
+        def close(self) -> None:
+            raise RuntimeError("not now")
+
+    async def ask() -> list[Any]:
+        given = iter([ends_badly(), Stubborn(), "good"])
+        runner = Runner(Model(lambda: None, lambda data: next(given)), asyncio.get_running_loop(), 1, 0.0, 10)
+        try:
+            waiting = [runner.submit("", {}) for _ in range(3)]
+            return [(await asyncio.wait_for(item.done, 10)).value for item in waiting]
+        finally:
+            await asyncio.to_thread(runner.close)
+
+    assert asyncio.run(ask())[2] == "good"
+
+
+@pytest.mark.parametrize(
+    ("status", "headers"), [(42, {}), (700, {}), (200, {"x-a": "☃"}), (200, {"x-a": "a\r\nb: c"}), (200, {"a b": "c"})]
+)
+def test_answers_that_http_does_not_have_are_refused(status: int, headers: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match=r"header|status"):
+        check_sendable(answer_of(AMLResponse("x", status, headers)))
 
 
 def test_a_poisoned_request_of_a_batch_fails_alone() -> None:

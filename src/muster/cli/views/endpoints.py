@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from muster.cli.text import counted, moment, number, table
+from muster.cli.text import counted, moment, number
 from muster.cli.views.columns import Column, fit
 from muster.host.fingerprints import fingerprint
 from muster.wire.serving.canary import CanaryView
 from muster.wire.serving.endpoints import DeploymentView, EndpointView, ServingFigures
+
+_FIGURES = (
+    Column("LAST MINUTE", 11), Column("REQS/S"), Column("P50"), Column("P95"), Column("P99"),
+    Column("QUEUE P95", leaves=2), Column("BATCH", leaves=1), Column("REQUESTS"), Column("FAILED"),
+)  # fmt: skip
 
 
 def listing(endpoints: Sequence[EndpointView], now: float, room: int | None) -> list[str]:
@@ -31,7 +36,7 @@ def listing(endpoints: Sequence[EndpointView], now: float, room: int | None) -> 
     return fit(columns, rows, room)
 
 
-def description(view: EndpointView, now: float) -> Iterator[str]:
+def description(view: EndpointView, now: float, room: int | None = None) -> Iterator[str]:
     """Everything that there is to say about one endpoint."""
     said = {
         "endpoint": view.name,
@@ -50,12 +55,15 @@ def description(view: EndpointView, now: float) -> Iterator[str]:
         yield f"nothing is deployed: `muster endpoint deploy -f FILE --endpoint {view.name}`"
         return
     yield ""
-    header = ("DEPLOYMENT", "STATE", "TRAFFIC", "REPLICAS", "MODEL", "RUN")
+    columns = [
+        Column("DEPLOYMENT", 12), Column("STATE"), Column("TRAFFIC"), Column("REPLICAS"), Column("MODEL", leaves=1),
+        Column("RUN", leaves=2),
+    ]  # fmt: skip
     rows = [
         (item.name, item.state, _share(item), _replicas(item), item.model or "-", item.run or "-")
         for item in view.deployments
     ]
-    yield from table(header, rows)
+    yield from fit(columns, rows, room)
     for item in view.deployments:
         if item.why:
             yield f"{_failed(item)}: {item.why}"
@@ -64,10 +72,7 @@ def description(view: EndpointView, now: float) -> Iterator[str]:
     asked = [item for item in view.deployments if item.requests is not None and item.requests.requests]
     if asked:
         yield ""
-        yield from table(
-            ("LAST MINUTE", "REQUESTS/S", "P50", "P95", "P99", "QUEUE P95", "BATCH", "REQUESTS", "FAILED"),
-            [_figures(item) for item in asked],
-        )
+        yield from fit(_FIGURES, [_figures(item) for item in asked], room)
 
 
 def progress(item: DeploymentView) -> str:

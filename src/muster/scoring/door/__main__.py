@@ -16,7 +16,7 @@ from typing import List, Optional
 
 from muster.scoring.door.direct import Direct, reach
 from muster.scoring.door.handover import Closed
-from muster.scoring.door.said import Figures, Said, merged, past, together
+from muster.scoring.door.said import Figures, Said, Silence, merged, past, together
 from muster.scoring.door.said import parse as parse_said
 from muster.scoring.door.table import Table, parse, sole_replica, telling
 from muster.scoring.door.worker import NO_LIBRARIES
@@ -30,6 +30,8 @@ _POLL_S = 0.05
 _GRACE_S = 27.0
 _LOOK_S = 5.0
 _BAD_STARTS = 20
+_FROZEN_S = 10.0
+"""Those who answer say something twice a second: one that is silent for so long does not run."""
 
 
 @dataclass
@@ -41,6 +43,7 @@ class Worker:
     began: float
     heard: bytes = b""
     said: Said = field(default_factory=Said)
+    silence: Silence = field(default_factory=Silence)
 
 
 class Door:
@@ -139,7 +142,7 @@ class Door:
 
     def _read(self) -> None:
         """Wait a moment for what those who answer say."""
-        worker, before = self._current, self._said()
+        worker, before, began = self._current, self._said(), time.monotonic()
         with selectors.DefaultSelector() as selector:
             selector.register(worker.control, selectors.EVENT_READ, worker)
             for item in list(self._directs):
@@ -149,6 +152,7 @@ class Door:
                     self._hear_replica(key.data)
                 else:
                     _hear(worker)
+        self._count_silence(worker, min(time.monotonic() - began, 2 * _POLL_S))
         now = self._said()
         if now.seen != before.seen or (now.waiting and not before.waiting):
             # The first that waits may be what starts a replica.
@@ -157,6 +161,17 @@ class Door:
         if wanted is not None and time.monotonic() - self._looked_at > _LOOK_S:
             self._looked_at = time.monotonic()
             if not any(item.backend == wanted for item in self._directs):
+                self._arrange()
+
+    def _count_silence(self, worker: Worker, seconds: float) -> None:
+        """End a worker that does not run any more; take connections for a replica that does not."""
+        if worker.silence.passed(seconds, _FROZEN_S):
+            print("muster: the front door's process has been silent for {:g} s: it is ended".format(_FROZEN_S))
+            worker.process.kill()
+        for item in list(self._directs):
+            if item.silence.passed(seconds, _FROZEN_S) and item.is_taking:
+                print("muster: the replica has been silent for {:g} s: connections are taken for it".format(_FROZEN_S))
+                item.is_taking = False
                 self._arrange()
 
     def _hear_replica(self, item: Direct) -> None:
@@ -232,6 +247,7 @@ def _hear(worker: Worker) -> None:
     *lines, worker.heard = (worker.heard + piece).split(b"\n")
     for line in lines:
         worker.said = parse_said(line) or worker.said
+        worker.silence.end()
 
 
 def _listener(table: Table) -> socket.socket:

@@ -12,6 +12,7 @@ from muster.scoring.door.table import Table
 from muster.scoring.listening import bounded, most_connections
 
 _LOOK_S = 0.005
+_HANDSHAKE_S = 10.0
 
 
 class Acceptor:
@@ -39,7 +40,11 @@ class Acceptor:
         self.listener = listener
         # What is closed when no more are to be taken is a copy.
         self._listening = await asyncio.get_running_loop().create_server(
-            self._protocol, sock=listener.dup(), backlog=self._config.backlog, ssl=tls
+            self._protocol,
+            sock=listener.dup(),
+            backlog=self._config.backlog,
+            ssl=tls,
+            ssl_handshake_timeout=_HANDSHAKE_S if tls else None,
         )
         self._server.servers.append(self._listening)
 
@@ -83,7 +88,7 @@ def _context(table: Table) -> ssl.SSLContext:
 def options() -> Any:
     """How uvicorn speaks HTTP, at front doors and in replicas."""
     return {
-        "log_level": "warning", "access_log": False, "lifespan": "off", "server_header": False, "ws": "none",
+        "log_level": "error", "access_log": False, "lifespan": "off", "server_header": False, "ws": "none",
         "http": bounded(), "limit_concurrency": most_connections(), "timeout_graceful_shutdown": 25,
         "timeout_keep_alive": 75,
     }  # fmt: skip

@@ -18,6 +18,8 @@ Send = Callable[[Any], Awaitable[None]]
 Headers = List[Tuple[bytes, bytes]]
 
 MAX_BODY = 512 << 20
+MOST_DEATHS = 5
+"""Replicas that may die with a request inside before it is given up: it may be what ends them."""
 _AGAIN_S = 0.05
 _LAST: Headers = [(b"connection", b"close")]
 _OWN = frozenset(
@@ -168,7 +170,7 @@ class App:
 
     async def _pass_on(self, dispatcher: Dispatcher, asked: Asked, send: Send) -> int:
         """Have a replica answer; returns the code. One that died inside a request is replaced where that is allowed."""
-        loop, route = asyncio.get_running_loop(), dispatcher.route
+        loop, route, died = asyncio.get_running_loop(), dispatcher.route, 0
         deadline = loop.time() + route.timeout_ms / 1000
         while True:
             try:
@@ -197,8 +199,12 @@ class App:
             except (self._library.ClientError, OSError):
                 if outcome.begun:
                     raise
+                died += 1
                 if not route.idempotent:
                     said = "the replica of {} that had the request ended before it answered".format(route.name)
+                    return await _refuse(send, 502, said)
+                if died >= MOST_DEATHS:
+                    said = "{} replicas of {} that had the request ended before they answered".format(died, route.name)
                     return await _refuse(send, 502, said)
             except ValueError as error:
                 return await _refuse(send, 400, "the request cannot be passed on: {}".format(error))
@@ -212,8 +218,10 @@ class App:
         deadline = asyncio.get_running_loop().time() + dispatcher.route.timeout_ms / 1000
         try:
             backend = await dispatcher.acquire(deadline)
-        except (Refused, asyncio.TimeoutError) as error:
+        except Refused as error:
             return await _refuse(send, 429, "{}: {}".format(dispatcher.route.name, error), [(b"retry-after", b"1")])
+        except asyncio.TimeoutError:
+            return await _refuse(send, 503, _none_there(dispatcher.route), [(b"retry-after", b"1")])
         status, body = 499, [asked.body]
 
         async def given() -> Any:
@@ -336,8 +344,10 @@ def _nowhere(table: Table, pinned: Optional[str]) -> str:
     names = ", ".join(route.name for route in table.deployments) or "none"
     if pinned:
         return "endpoint {} has no deployment {}; it has: {}".format(table.endpoint, pinned, names)
-    return "no deployment of {} has traffic (deployments: {}); `muster endpoint traffic` gives it".format(
-        table.endpoint, names
+    if not table.deployments:
+        return "endpoint {} has no deployment".format(table.endpoint)
+    return "no deployment of {} has traffic (deployments: {}); `muster endpoint traffic {} {}=100` gives it".format(
+        table.endpoint, names, table.endpoint, table.deployments[0].name
     )
 
 

@@ -26,6 +26,7 @@ class Direct:
         """It was told to take connections."""
         self.is_taking = False
         """It does."""
+        self.silence = said.Silence()
         self._told = 0
 
     def tell(self, text: bytes, version: int, accepts: bool, listener: socket.socket) -> None:
@@ -47,6 +48,7 @@ class Direct:
             if report is None:
                 continue
             self.said = report
+            self.silence.end()
             if self.accepts and not self.is_taking and report.seen >= self._told:
                 self.is_taking = fresh = True
         return fresh

@@ -45,6 +45,30 @@ class Said:
         return json.dumps(asdict(self)).encode() + b"\n"
 
 
+class Silence:
+    """For how long somebody has said nothing, from the first word on, by the listener's own time.
+
+    Whoever listens adds what passed between two looks: where it slept itself, that is not held against others.
+    """
+
+    def __init__(self) -> None:
+        self._seconds: Optional[float] = None
+
+    def end(self) -> None:
+        """A word came."""
+        self._seconds = 0.0
+
+    def passed(self, seconds: float, most_s: float) -> bool:
+        """So much time went by: whether it was too much, which is told once until the next word."""
+        if self._seconds is None:
+            return False
+        self._seconds += seconds
+        if self._seconds < most_s:
+            return False
+        self._seconds = None
+        return True
+
+
 def parse(line: bytes) -> Optional[Said]:
     """A report; None for a line that was cut off, because nobody read for a while."""
     try:

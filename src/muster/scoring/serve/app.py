@@ -15,7 +15,7 @@ from muster.scoring.serve import oip
 from muster.scoring.serve.batching import Full, Outcome, Runner
 from muster.scoring.serve.body import Gone, Receive, TooLarge, TooSlow, body_of
 from muster.scoring.serve.collecting import REQUEST, RESPONSE, Book, Sample
-from muster.scoring.serve.http import Answer, Request, answer_of
+from muster.scoring.serve.http import Answer, Request, answer_of, check_sendable
 from muster.scoring.serve.mlflow_requests import answer_of as mlflow_answer
 from muster.scoring.serve.mlflow_requests import json_of_csv
 from muster.scoring.serve.models import BadInput, Model
@@ -206,8 +206,7 @@ def _close_stream(done: "asyncio.Future[Outcome]") -> None:
 def _outcome(outcome: Outcome) -> Answer:
     took = {"x-ms-run-fn-exec-ms": "{:.3f}".format(outcome.took_s * 1000)}
     if isinstance(outcome.value, Stream):
-        found = outcome.value
-        return Answer(found.status, b"", {**_failed("false"), **took, **found.headers}, found)
+        return _begun(outcome.value, took)
     if isinstance(outcome.error, BadInput):
         return _refused(400, str(outcome.error), {**_failed("true"), **took})
     if outcome.error is not None:
@@ -215,9 +214,20 @@ def _outcome(outcome: Outcome) -> Answer:
         return _refused(500, said, {**_failed("true"), **took})
     try:
         answer = answer_of(outcome.value)
-    except (TypeError, ValueError) as error:
+        check_sendable(answer)
+    except (TypeError, ValueError, RecursionError) as error:
         return _refused(500, "the result cannot be sent: {}".format(error), {**_failed("true"), **took})
     answer.headers = {**_failed("false"), **took, **answer.headers}
+    return answer
+
+
+def _begun(stream: Stream, took: Mapping[str, str]) -> Answer:
+    answer = Answer(stream.status, b"", {**_failed("false"), **took, **stream.headers}, stream)
+    try:
+        check_sendable(answer)
+    except ValueError as error:
+        stream.close()
+        return _refused(500, "the result cannot be sent: {}".format(error), {**_failed("true"), **took})
     return answer
 
 
@@ -269,6 +279,6 @@ def _swagger(version: str, name: str) -> Answer:
             with open(file, "rb") as found:
                 return Answer(200, found.read(), _JSON)
     head = {"swagger": "2.0"} if version == "2" else {"openapi": "3.0.0" if version == "3" else "3.1.0"}
-    responses = {"200": {"description": "what run() returned"}}
-    paths = {"/": {"get": {"responses": responses}}, "/score": {"post": {"responses": responses}}}
+    healthy, scored = ({"200": {"description": said}} for said in ("the model is loaded", "what run() returned"))
+    paths = {"/": {"get": {"responses": healthy}}, "/score": {"post": {"responses": scored}}}
     return Answer(200, json.dumps({**head, "info": {"title": name, "version": "1"}, "paths": paths}).encode(), _JSON)

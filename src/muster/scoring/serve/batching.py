@@ -178,8 +178,7 @@ class Runner:
             if pieces is not None:
                 value = Stream(self._loop, pieces, value, self._patience_s)
         except BaseException as error:
-            if not isinstance(error, (Exception, SystemExit)):
-                raise
+            # Whatever a script raises is its request's error: without this thread nobody would be answered again.
             if not isinstance(error, BadInput):
                 traceback.print_exc()
             return Outcome(None, error, time.perf_counter() - began)
@@ -192,7 +191,7 @@ class Runner:
             results = list(self._model.run([item.data for item in taken]))
             if len(results) != len(taken):
                 raise ValueError("run() returned {} results for {} requests".format(len(results), len(taken)))
-        except Exception as error:
+        except BaseException as error:
             if len(taken) == 1:
                 traceback.print_exc()
                 return [(taken[0], Outcome(None, error, time.perf_counter() - began))]

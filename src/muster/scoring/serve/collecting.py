@@ -17,7 +17,7 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Deque, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
-from muster.scoring.link import Link, Unreachable
+from muster.scoring.link import Link, Refused, Unreachable
 from muster.scoring.serve.body import Receive
 from muster.scoring.serve.http import Answer, json_value
 from muster.scoring.serve.settings import Settings
@@ -30,6 +30,7 @@ _CLOSE_S = 5.0
 _MOST_SENT = 1 << 20
 """Bytes of one file; a line may be longer, up to what is kept of one payload."""
 _MOST_PAYLOAD = 1 << 20
+_MOST_LINE = 2 << 20
 _MOST_WAITING = 32 << 20
 
 
@@ -112,7 +113,7 @@ class Book:
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", now), "modelversion": settings.version,
             "agent": "muster", **dict(event.fields()),
         }  # fmt: skip
-        text = json.dumps(whole, default=json_value)
+        text = _line_of(whole)
         with self._lock:
             if self._bytes + len(text) > _MOST_WAITING:
                 self.dropped += 1
@@ -162,14 +163,25 @@ class Book:
                 file.sent = len(file.lines)
                 break
             except Unreachable as error:
-                if not is_last:
-                    self._closing.wait(_AGAIN_S)
-                else:
-                    left = len(file.lines) - file.sent
+                if is_last or isinstance(error, Refused):
+                    left, file.sent = len(file.lines) - file.sent, len(file.lines)
                     print("muster: {} events were not collected: {}".format(left, error), file=sys.stderr)
+                    is_new = not isinstance(error, Refused)
                     break
+                self._closing.wait(_AGAIN_S)
         if file.is_full or not is_new:
             del self._files[file.collection, file.folder]
+
+
+def _line_of(event: Mapping[str, Any]) -> str:
+    """An event as a line; without its data where that is nested too deeply, or has become too large by its escapes."""
+    try:
+        text = json.dumps(event, default=json_value)
+        if len(text) <= _MOST_LINE:
+            return text
+    except RecursionError:
+        pass
+    return json.dumps({**event, "data": None}, default=json_value)
 
 
 class Sample:
@@ -182,31 +194,41 @@ class Sample:
         self._headers = headers
         self._receive = receive
         self._body: List[bytes] = []
+        self._size = 0
 
     async def receive(self) -> Any:
         message = await self._receive()
         if message["type"] == "http.request" and message.get("body"):
-            self._body.append(message["body"])
+            self._size += len(message["body"])
+            # What is too large to be kept is counted, and held by nobody.
+            if self._size <= _MOST_PAYLOAD:
+                self._body.append(message["body"])
+            else:
+                self._body.clear()
         return message
 
     def end(self, answer: Answer, request_id: str) -> None:
         """Keep it with its answer."""
         common = Event("", "", None, "", self._path, self._method, 0, request_id, request_id)
         if self._book.has(REQUEST):
-            found = payload(b"".join(self._body), self._headers.get("content-type", "application/json"), common)
+            body = b"".join(self._body) if self._size <= _MOST_PAYLOAD else None
+            found = payload(body, self._headers.get("content-type", "application/json"), common, self._size)
             names = self._book.captured_headers
             captured = {name: self._headers[name] for name in names if name in self._headers}
             self._book.add(REQUEST, replace(found, headers=captured))
         if self._book.has(RESPONSE):
-            body = answer.body if answer.stream is None else None
-            found = payload(body, answer.headers.get("content-type", "application/json"), common)
+            given = answer.body if answer.stream is None else None
+            found = payload(given, answer.headers.get("content-type", "application/json"), common)
             self._book.add(RESPONSE, replace(found, statuscode=answer.status))
 
 
-def payload(body: Optional[bytes], kind: str, event: Event) -> Event:
-    """An event with a body: JSON as it is, text, or bytes in base64; without it where it is too large."""
+def payload(body: Optional[bytes], kind: str, event: Event, length: int = 0) -> Event:
+    """An event with a body: JSON as it is, text, or bytes in base64; without it where it is too large.
+
+    `length`: of a body that is not there, where it is known.
+    """
     if body is None or len(body) > _MOST_PAYLOAD:
-        size = "*" if body is None else str(len(body))
+        size = str(length or "*") if body is None else str(len(body))
         return replace(event, datacontenttype=kind, contentrange="bytes */{}".format(size))
     whole = "bytes 0-{}/{}".format(max(0, len(body) - 1), len(body))
     found = replace(event, datacontenttype=kind, contentrange=whole)

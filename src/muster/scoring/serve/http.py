@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import sys
 import types
 from typing import Any, Callable, Dict, List, Mapping, Optional
 from urllib.parse import parse_qsl
 
 RAW = "__muster_rawhttp__"
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_NOT_IN_HEADERS = re.compile(r"[\r\n\0]")
 
 
 class Request:
@@ -76,7 +79,7 @@ class AMLResponse:
         is_text = isinstance(self.message, (str, bytes)) and not self.json_str
         body = self.message if is_text else json.dumps(self.message)
         headers = {"x-ms-run-function-failed": str(self.run_function_failed).lower(), **self.response_headers}
-        return Answer(self.status_code, body.encode() if isinstance(body, str) else body, headers)
+        return Answer(int(self.status_code), body.encode() if isinstance(body, str) else body, headers)
 
 
 def rawhttp(run: Callable[..., Any]) -> Callable[..., Any]:
@@ -132,6 +135,25 @@ def answer_of(result: Any) -> Answer:
         )
     plain = {} if result is None else result
     return Answer(200, json.dumps(plain, default=json_value).encode(), {"content-type": "application/json"})
+
+
+def check_sendable(answer: Answer) -> None:
+    """Raise ValueError where a script made an answer that HTTP does not have."""
+    if not 200 <= answer.status <= 599:
+        raise ValueError("status {} is none of 200 to 599".format(answer.status))
+    for name, value in answer.headers.items():
+        text = str(value)
+        if not _HEADER_NAME.fullmatch(name):
+            raise ValueError("{!r} is no name of a header".format(name))
+        if _NOT_IN_HEADERS.search(text) or not _is_latin(text):
+            raise ValueError("the header {} has a line break, or a character that headers cannot have".format(name))
+
+
+def _is_latin(text: str) -> bool:
+    try:
+        return bool(text.encode("latin-1")) or not text
+    except UnicodeEncodeError:
+        return False
 
 
 def json_value(value: Any) -> Any:

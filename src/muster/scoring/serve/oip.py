@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any, List, Mapping, Optional, Sequence, Tuple, Union
 
@@ -15,6 +16,9 @@ _JSON = {"content-type": "application/json"}
 _TYPES = (
     "BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64", "FP16", "FP32", "FP64", "BYTES",
 )  # fmt: skip
+_LENGTH = re.compile("[0-9]{1,12}")
+_MOST_EMPTY = 10_000
+_MOST_SHOWN = 100
 
 
 @dataclass(frozen=True)
@@ -58,8 +62,9 @@ def parse(body: bytes, kind: str, head_length: str = "") -> Inference:
     """
     head, rest = body, b""
     if head_length:
-        if not head_length.isdecimal() or int(head_length) > len(body):
-            raise BadInput("inference-header-content-length is {}, of {} bytes".format(head_length, len(body)))
+        if not _LENGTH.fullmatch(head_length) or int(head_length) > len(body):
+            said = "inference-header-content-length is {}, of {} bytes"
+            raise BadInput(said.format(head_length[:_MOST_SHOWN], len(body)))
         head, rest = body[: int(head_length)], body[int(head_length) :]
     try:
         return _parse(head.decode("utf-8"), kind, rest)
@@ -91,6 +96,8 @@ def _parse(body: str, kind: str, rest: bytes) -> Inference:
                 raise BadInput("binary_data_size is {}, and {} bytes are left".format(size, len(rest)))
             item, rest = {**item, "data": binary.decoded(item, rest[:size])}, rest[size:]
         name, data = _tensor(item)
+        if name in tensors:
+            raise BadInput("input {} is there twice".format(name))
         tensors[name] = data
     given_id = given.get("id")
     text = json.dumps({"inputs": next(iter(tensors.values())) if len(tensors) == 1 else tensors})
@@ -100,10 +107,7 @@ def _parse(body: str, kind: str, rest: bytes) -> Inference:
 def answer_of(answer: Answer, request: Inference, settings: Settings) -> Answer:
     """What the model said, in the words of the protocol."""
     if answer.status != 200:
-        message = (
-            json.loads(answer.body).get("message", "") if answer.body[:1] == b"{" else answer.body.decode("latin-1")
-        )
-        return refused(answer.status, message)
+        return refused(answer.status, _message(answer.body))
     try:
         result = json.loads(answer.body)
     except (ValueError, RecursionError):
@@ -124,6 +128,14 @@ def answer_of(answer: Answer, request: Inference, settings: Settings) -> Answer:
     return Answer(200, json.dumps(whole).encode(), answer.headers)
 
 
+def _message(body: bytes) -> str:
+    try:
+        given = json.loads(body)
+    except (ValueError, RecursionError):
+        given = None
+    return str(given["message"]) if isinstance(given, dict) and "message" in given else body.decode("utf-8", "replace")
+
+
 def refused(status: int, message: str, headers: Optional[Mapping[str, str]] = None) -> Answer:
     return Answer(status, json.dumps({"error": message}).encode(), {**_JSON, **(headers or {})})
 
@@ -135,17 +147,27 @@ def _tensor(item: Any) -> Tuple[str, Any]:
     name, shape, kind, data = item["name"], item.get("shape"), item.get("datatype"), item.get("data")
     if kind not in _TYPES:
         raise BadInput("input {}: datatype {!r} is none of {}".format(name, kind, ", ".join(_TYPES)))
-    if not isinstance(shape, list) or not all(isinstance(part, int) and part >= 0 for part in shape):
+    if not isinstance(shape, list) or not all(type(part) is int and part >= 0 for part in shape):
         raise BadInput("input {}: shape is no list of whole numbers".format(name))
     if not isinstance(data, list):
         raise BadInput("input {}: data is no list".format(name))
     flat = _flat(data)
-    count = 1
-    for part in shape:
-        count *= part
-    if len(flat) != count:
-        raise BadInput("input {}: shape {} holds {} values, and data has {}".format(name, shape, count, len(flat)))
+    _check_count(name, shape, len(flat))
     return name, _nested(flat, shape)
+
+
+def _check_count(name: str, shape: Sequence[int], count: int) -> None:
+    """A shape holds as many values as came; one that holds none is no way to ask for a billion empty lists."""
+    shown = str(list(shape[:8]))[:_MOST_SHOWN]
+    holds, most = 1, max(count, _MOST_EMPTY)
+    for part in shape:
+        holds *= part
+        if holds > most:
+            raise BadInput(
+                "input {}: shape {} holds more than {} values, and data has {}".format(name, shown, most, count)
+            )
+    if holds != count:
+        raise BadInput("input {}: shape {} holds {} values, and data has {}".format(name, shown, holds, count))
 
 
 def _flat(data: Sequence[Any]) -> List[Any]:

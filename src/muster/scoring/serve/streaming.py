@@ -56,13 +56,18 @@ class Stream:
                 except StopIteration:
                     last = _END
                     return
-        except Exception:
+        except BaseException:
+            # A script's own exit too: the thread is needed for the next request.
             traceback.print_exc()
         finally:
             self._put(last)
-            close = getattr(self._pieces, "close", None)
-            if close is not None:
-                close()
+            self._end_pieces()
+
+    def _end_pieces(self) -> None:
+        try:
+            getattr(self._pieces, "close", lambda: None)()
+        except BaseException:
+            traceback.print_exc()
 
     async def taken(self) -> AsyncIterator[bytes]:
         """On the event loop: the pieces; raises Broken where the rest does not come."""

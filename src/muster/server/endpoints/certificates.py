@@ -43,7 +43,8 @@ def _check_pair(certificate: str, private_key: str) -> None:
         private = serialization.load_pem_private_key(private_key.encode(), None)
     except (ValueError, TypeError) as error:
         raise errors.JobError(
-            f"the certificate or its key cannot be used: {error}", "Give PEM files, the key without a password."
+            f"the certificate or its key cannot be used: {str(error).partition('. ')[0]}",
+            "Give PEM files, the key without a password.",
         ) from error
     form = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     if public.public_bytes(*form) != private.public_key().public_bytes(*form):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Mapping
 from dataclasses import field
@@ -20,6 +21,15 @@ DeploymentState = Literal["starting", "updating", "serving", "failed", "stopped"
 _NAME = re.compile("[a-zA-Z](?:[-a-zA-Z0-9]{1,30}[a-zA-Z0-9])")
 _ALLOWED = "3 to 32 letters, digits and '-', a letter first and no '-' last"
 _MOST_MIRRORED = 50
+
+
+def check_host(host: str | None) -> None:
+    """Refuse what no node can listen on."""
+    try:
+        if host is not None and not _HOST_NAME.fullmatch(host):
+            ipaddress.ip_address(host)
+    except ValueError:
+        raise ValueError(f"host {host!r} is not valid: use an address such as 10.0.0.5, or a node's name") from None
 
 
 def check_endpoint_name(name: str) -> None:
@@ -45,6 +55,8 @@ def check_mirror(mirror: Mapping[str, int]) -> None:
 
 _MOST_ASKED = 1 << 20
 _MOST_PEM = 64 << 10
+_HOST_NAME = re.compile(r"([A-Za-z0-9-]+\.)*(?=[0-9-]*[A-Za-z])[A-Za-z0-9-]{1,63}")
+"""Its last part has a letter: one of digits alone is no name but a mistyped address."""
 
 
 @wire
@@ -71,6 +83,7 @@ class NewEndpoint:
     def __post_init__(self) -> None:
         check_endpoint_name(self.name)
         check_range("port", self.port, 0, 65_535)
+        check_host(self.host)
         if (self.certificate is None) != (self.private_key is None):
             raise ValueError("a certificate and its private key belong together: give both")
         check_range("the length of certificate", len(self.certificate or ""), 0, _MOST_PEM)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from tests.sites.screens import golden
 
 from muster.cli.console import Paint
-from muster.cli.views import batch_endpoints, cluster, fileservers
+from muster.cli.views import batch_endpoints, cluster, endpoints, fileservers
 from muster.wire.clusters import ClusterView, NodeShape
 from muster.wire.data.fileservers import FileServerView, FillProgress, FillView
 from muster.wire.serving.batch import BatchDeploymentView, BatchEndpointView, BatchSettings
+from muster.wire.serving.endpoints import DeploymentView, EndpointView, RequestLimits, ServingFigures
 
 SCREENS = Path(__file__).parent / "screens"
 NOON = time.mktime((2026, 1, 31, 12, 0, 0, 0, 0, -1))
@@ -33,6 +35,27 @@ def test_a_batch_endpoint_fits_the_terminal() -> None:
     deployments = (deployment("first", True), deployment("second", False))
     view = BatchEndpointView("nightly", "first", deployments, None, {}, {}, "ada", NOON, NOON)
     fits("batch-endpoint", list(batch_endpoints.description(view, NOON, 80)))
+
+
+def test_an_endpoint_fits_the_terminal() -> None:
+    figures = ServingFigures(
+        "blue", requests=1_234_567, failed=12, rate=1234.5, p50_ms=12.3, p95_ms=45.6, p99_ms=178.9, queue_p95_ms=10.1
+    )
+    view = EndpointView(
+        "digits", "key", "https://10.1.0.7:41707/score", None, "ready", {"blue": 90, "canary-of-may": 10}, {},
+        (
+            online("blue", 90, figures), online("canary-of-may", 10, replace(figures, deployment="canary-of-may")),
+        ),
+        "endpoint-digits-4yn7s52y", None, {}, {}, None, "ada", NOON, NOON,
+    )  # fmt: skip
+    fits("endpoint", list(endpoints.description(view, NOON, 80)))
+
+
+def online(name: str, share: int, figures: ServingFigures) -> DeploymentView:
+    return DeploymentView(
+        name, "digits", "serving", share, 0, 3, f"digits-{name}-xbmwnf4g", "resnet50:12", 2, 4, 2, RequestLimits(),
+        None, {}, None, 3, f"digits-{name}-xbmwnf4g", NOON, NOON, figures, replace(figures, batch_mean=3.2),
+    )  # fmt: skip
 
 
 def file_server(name: str) -> FileServerView:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -171,7 +172,7 @@ def show(
             raise NotFound(f"the endpoint {name} has no certificate", "Create it with --tls for one.")
         print(found.certificate, end="")
         return
-    print_result(found, views.description(found, time.time()), as_json)
+    print_result(found, views.description(found, time.time(), columns(sys.stdout)), as_json)
 
 
 def invoke(
@@ -359,8 +360,12 @@ def _until_served(
 
 
 def _how_to_ask(view: EndpointView, deployment: DeploymentView) -> str:
-    share = f"{deployment.traffic} % of the traffic" if deployment.traffic else "no traffic yet"
-    return f"{deployment.name} serves at {view.scoring_uri} ({share}); `muster endpoint invoke {view.name}` asks it"
+    if deployment.traffic:
+        share, ask_it = f"{deployment.traffic} % of the traffic", f"`muster endpoint invoke {view.name}` asks it"
+    else:
+        share, ask_it = "no traffic yet", f"`muster endpoint invoke {view.name} -d {deployment.name}` asks it"
+        ask_it += f", `muster endpoint traffic {view.name} {deployment.name}=100` gives it all requests"
+    return f"{deployment.name} serves at {view.scoring_uri} ({share}); {ask_it}"
 
 
 def _body(file: Path | None, data: str | None) -> bytes:
@@ -379,12 +384,18 @@ def _pem(name: str, file: Path | None) -> str | None:
     try:
         return None if file is None else file.read_text()
     except (OSError, ValueError) as error:
-        raise UserError(f"{name} {file} cannot be read: {error}", "Give a PEM file.") from error
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise UserError(f"{name} {file} cannot be read: {why}", "Give a PEM file.") from error
 
 
 def _percents(what: str, given: list[str]) -> Mapping[str, int]:
     found = {}
-    for name, text in parse_pairs(what, given).items():
+    # "blue=90 green=10" in one piece, as Azure ML's own command takes it.
+    parts = [part for text in given for part in text.split()]
+    twice = [name for name, count in Counter(part.partition("=")[0] for part in parts).items() if count > 1]
+    if twice:
+        raise UserError(f"{what}: {twice[0]} is there twice", "Give each deployment one share.")
+    for name, text in parse_pairs(what, parts).items():
         if not text.removesuffix("%").strip().isdecimal():
             raise UserError(f"{name}={text}: that is no share in percent", "Write a whole number, such as blue=90.")
         found[name] = int(text.removesuffix("%"))
