@@ -74,7 +74,7 @@ async def submit_many(body: SubmitRuns, context: ContextOf, caller: CallerOf) ->
 
 async def _prepared(context: Context, caller: Caller, given: Sequence[Submission]) -> list[Submission]:
     """Submissions after what takes time, outside the transaction: a registry that is away takes seconds."""
-    await asyncio.to_thread(lambda: [records.look_at_image(item.spec) for item in given])
+    await asyncio.to_thread(records.look_at_images, [item.spec for item in given])
     made = []
     for item in given:
         spec = item.spec
