@@ -85,6 +85,21 @@ class Lists:
         self.folder: Path | None = None
         """Where the lists lie, once somebody knows."""
         self._runs: dict[Path, list[str]] = {}
+        self._gone: dict[str, Job] = {}
+        """Tasks that were cancelled while they waited."""
+
+    def with_cancelled(self, before: Iterable[Job], now: Sequence[Job]) -> list[Job]:
+        """What Slurm lists, and tasks that waited when it was asked `before`: of those that are cancelled while they
+        wait, it keeps no record."""
+        listed = {job.id for job in now}
+        gone = {job.id: job for job in before if "_" in job.id and job.waits and job.id not in listed}
+        self._gone |= {task: replace(job, state="CANCELLED", reason="") for task, job in gone.items()}
+        self._gone = {task: job for task, job in self._gone.items() if task not in listed}
+        return [*now, *self._gone.values()]
+
+    def forget(self, task: str) -> None:
+        """Nobody asks after it any more."""
+        self._gone.pop(task, None)
 
     def named(self, job: Job) -> Job:
         """A task of an array as if it had a job of its own, with the name of its attempt; others as they are."""

@@ -235,6 +235,7 @@ class SlurmEngine(QueueEngine):
         with self._lock:
             self._avoiding.pop(allocation.id, None)
             job = self._job_of(allocation.id)
+            self._lists.forget(job.id if job else "")
         unreached = self._unreached(allocation)
         self._reached -= allocation.nodes.keys()
         comes_back = job is not None and job.state in _COMES_BACK and not followed
@@ -270,7 +271,10 @@ class SlurmEngine(QueueEngine):
                 self._trouble = str(error)
 
     def _take(self, all_jobs: Sequence[Job]) -> None:
-        jobs = [job for job in map(self._lists.named, all_jobs) if allocation_of(job.name) is not None]
+        listed = [job for job in map(self._lists.named, all_jobs) if allocation_of(job.name) is not None]
+        with self._lock:
+            before = [job for job in self._jobs.values() if job.name not in self._released]
+            jobs = self._lists.with_cancelled(before, listed)
         for job in doubles(jobs):
             log.warning("Slurm job %s came back although its run goes on in another: it is cancelled", job.id)
             self._submitter.cancel(job.id, at_once=True)

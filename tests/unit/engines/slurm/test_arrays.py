@@ -72,6 +72,21 @@ def test_a_task_runs_and_ends_for_its_own_run_alone(bed: Bed):
     assert bed.slurm.jobs["1_0"].state == "RUNNING"
 
 
+def test_a_task_that_was_cancelled_while_it_waited_and_left_no_record(bed: Bed):
+    many = gangs(bed, 3)
+    bed.engine.submit_many(many)
+    all_queued(bed, many)
+    bed.slurm.forget("1_1")
+    for _ in range(2):
+        ending = bed.poll(many[1]).ending
+        assert ending is not None and ending.code == "cancelled"
+    bed.engine.release(many[1], followed=False)
+    bed.slurm.forget("1_0")
+    bed.engine.release(many[0], followed=False)
+    assert bed.poll(many[2]).ending is None
+    assert [job.id for job in bed.engine._jobs.values()] == ["1_2"]
+
+
 def test_a_task_that_slurm_requeued_is_the_next_attempt_of_its_run(bed: Bed):
     many = gangs(bed, 2)
     bed.engine.submit_many(many)
@@ -167,12 +182,17 @@ def test_where_a_site_takes_no_arrays_each_gets_a_job_of_its_own(bed: Bed):
     assert {job.name for job in slurm.jobs.values()} == {f"run{index}.1@muster-ab" for index in range(3)}
 
 
-def test_one_that_was_given_up_on_its_way_is_not_submitted(bed: Bed):
-    bed.slurm.busy = 1
+def test_one_that_was_given_up_on_its_way_does_not_stay(bed: Bed):
     many = gangs(bed, 3)
+    bed.engine.nodes(many[0].cluster)
+    bed.slurm.busy = 1
     bed.engine.submit_many(many)
     bed.engine.release(many[1], followed=False)
-    wait_until(lambda: bed.slurm.jobs.keys() == {"1_0", "1_2"}, 10, "the others")
+
+    def others_wait() -> bool:
+        return {job.id for job in bed.slurm.jobs.values() if job.state == "PENDING"} == {"1_0", "1_2"}
+
+    wait_until(others_wait, 10, "the others")
 
 
 def test_the_script_finds_its_run_by_the_number_of_its_task(bed: Bed):
