@@ -17,7 +17,8 @@ _AGENTS = "/api/v1/agents/"
 _MLFLOW = ("/api/2.0/", "/api/3.0/")
 _OF_RANKS = re.compile(r"/api/v1/runs/[^/]+/(data|serving|serving/routes)")
 """What ranks ask of their own run by their node's proxy, beside MLflow's calls."""
-_CODE = re.compile(r"/api/v1/snapshots/[0-9a-f]{1,64}/archive")
+_CODE = re.compile(r"/api/v1/snapshots/[0-9a-f]{1,64}(/archive|/files|/files/.+)?")
+"""Whole, or what is in it and file by file, where the nodes of a gang share it."""
 _NO_AGENTS = {
     "code": "not_found",
     "message": "agents have a port of their own here",

@@ -17,6 +17,8 @@ GRANT = frozenset({b"muster-grant"})
         ("POST", "/api/v1/agents/hello", NONE),
         ("GET", "/api/v1/agents/n0/orders", NONE),
         ("GET", f"/api/v1/snapshots/{'a' * 64}/archive", NONE),
+        ("GET", f"/api/v1/snapshots/{'a' * 64}", NONE),
+        ("GET", f"/api/v1/snapshots/{'a' * 64}/files/src/a.py", NONE),
         ("GET", "/api/v1/data/store/x", GRANT),
         ("PUT", "/api/v1/data/store/x", GRANT),
     ],
