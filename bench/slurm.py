@@ -25,7 +25,7 @@ from bench.measure import (
     temporary_workspace,
     wait_for_run,
 )
-from muster.client.submit import submit
+from muster.client.submit import submit, submit_many
 from muster.job.explain import make_spec
 from muster.wire import states
 
@@ -64,7 +64,7 @@ def main() -> None:
             again_s, _ = by_runs(workspace, many, "small")
             workspace.client.delete_cluster("small")
             _wait_until_idle(site)
-            runs_s, _ = by_runs(workspace, many // 4, "hpc")
+            tasks_s, _ = by_runs(workspace, many // 4, "hpc")
             goes_on_s = after_a_lost_node(workspace, site)
     finally:
         site.close()
@@ -77,7 +77,7 @@ def main() -> None:
         Figure(f"{many} small runs in a pool that starts with them", pooled_s, "s"),
         Figure("of it until all were submitted", submit_s, "s"),
         Figure(f"{many} small runs in a pool that is there", again_s, "s"),
-        Figure(f"{many // 4} small runs, a job each", runs_s, "s"),
+        Figure(f"{many // 4} small runs, each a task of one array", tasks_s, "s"),
         Figure("small runs in a pool against an array", pooled_s / array_s, "x", at_most=1.2),
         Figure("a lost node's run goes on after Slurm's notice", goes_on_s, "s", at_most=15.0),
     ]
@@ -121,7 +121,8 @@ def by_runs(workspace: Workspace, count: int, cluster: str) -> tuple[float, floa
     """So many runs that each start Python once: until the last has ended, and until all were submitted."""
     spec = make_spec({"command": f"{sys.executable} -c pass", "compute": cluster, "resources": {"gpus_per_node": 0}})
     began = time.monotonic()
-    runs = [submit(workspace.client, spec, workspace.folder, python=sys.executable).id for _ in range(count)]
+    views = submit_many(workspace.client, [spec] * count, workspace.folder, python=sys.executable)
+    runs = [view.id for view in views]
     submitted_s = time.monotonic() - began
     deadline = time.monotonic() + _MANY_S
     for run_id in runs:

@@ -58,6 +58,8 @@ KILL_AFTER_TERM_S = 0.3
 GRACE_CANCEL_S = 30.0
 
 # Sizes
+RUNS_AT_ONCE = 1000
+"""How many runs one call may submit."""
 CODE_LIMIT_BYTES = 1 << 30
 LOG_LIMIT_BYTES = 10 << 30
 ENVIRONMENTS_LIMIT_BYTES = 100 << 30

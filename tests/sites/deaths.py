@@ -1,6 +1,7 @@
 """Deaths × moments on a real Slurm or Ray: what a run makes of each, and whether the cluster then takes the next job.
 
 `python -m tests.sites.deaths --engine slurm` plays them all and prints the table; `--death` and `--moment` choose some.
+With `--engine ray --redis` the head keeps its tables in a Redis (apt-get install redis-server).
 """
 
 from __future__ import annotations
@@ -169,8 +170,8 @@ def scene() -> Iterator[SlurmScene]:
 
 
 @contextlib.contextmanager
-def ray_scene() -> Iterator[RayScene]:
-    with _workspace() as folder, contextlib.closing(RaySite()) as ray:
+def ray_scene(redis: bool = False) -> Iterator[RayScene]:
+    with _workspace() as folder, contextlib.closing(RaySite(redis=redis)) as ray:
         ray.start()
         with ray_workspace(ray, folder) as made:
             yield made
@@ -458,6 +459,7 @@ def until(condition: Callable[[], object], what: str) -> object:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--engine", choices=DEATHS, default="slurm")
+    parser.add_argument("--redis", action="store_true")
     parser.add_argument("--death", action="append")
     parser.add_argument("--moment", choices=MOMENTS, action="append")
     chosen = parser.parse_args()
@@ -465,7 +467,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     cells: list[Cell] = []
     engine = chosen.engine
-    with scene() if engine == "slurm" else ray_scene() as here:
+    with scene() if engine == "slurm" else ray_scene(chosen.redis) as here:
         for death, moment in product(chosen.death or DEATHS[engine], chosen.moment or MOMENTS):
             began = time.monotonic()
             try:

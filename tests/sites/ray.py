@@ -135,7 +135,8 @@ class RaySite:
     def revive(self) -> None:
         """Ray again on every host where it ended."""
         gone = [host for host in self.hosts if (at := self._daemons.get(host)) is None or at.poll() is not None]
-        if self.hosts[0] in gone:
+        if self.hosts[0] in gone and not self.setup.redis:
+            # The others serve a head that nobody knows any more.
             gone = self.hosts
         for host in gone:
             self.kill_ray(host)

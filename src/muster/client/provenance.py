@@ -75,9 +75,12 @@ class Provenance:
     git: GitState | None = None
 
 
-def record(client: Client, run_id: str, folder: Path, command_line: Sequence[str]) -> threading.Thread:
-    """Gather and send it beside everything else; the thread keeps the interpreter until it is done."""
-    worker = threading.Thread(target=_record, args=(client, run_id, folder, tuple(command_line)), name="provenance")
+def record(client: Client, runs: Sequence[str], folder: Path, command_line: Sequence[str]) -> threading.Thread:
+    """Gather it once, and send it for each run, beside everything else.
+
+    The thread keeps the interpreter until it is done.
+    """
+    worker = threading.Thread(target=_record, args=(client, runs, folder, tuple(command_line)), name="provenance")
     worker.start()
     return worker
 
@@ -92,15 +95,16 @@ def read(client: Client, run_id: str, files: Sequence[str]) -> Provenance | None
         return None
 
 
-def _record(client: Client, run_id: str, folder: Path, command_line: tuple[str, ...]) -> None:
+def _record(client: Client, runs: Sequence[str], folder: Path, command_line: tuple[str, ...]) -> None:
     try:
         found, difference = gather(folder, command_line)
-        client.upload(run_id, FILE, json.dumps(to_json(found), indent=2).encode())
-        if difference:
-            client.upload(run_id, DIFFERENCE, difference)
+        for run_id in runs:
+            client.upload(run_id, FILE, json.dumps(to_json(found), indent=2).encode())
+            if difference:
+                client.upload(run_id, DIFFERENCE, difference)
     except Exception as error:
         # A run is worth more than its record.
-        log.debug("no provenance of %s: %s", run_id, error)
+        log.debug("no provenance of %s: %s", ", ".join(runs), error)
 
 
 def gather(folder: Path, command_line: tuple[str, ...]) -> tuple[Provenance, bytes]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from muster.client import calls
 from muster.client.calls import LONG_S, Group, Progress, run_path, unwatched
 from muster.client.sse import StreamItem
+from muster.defaults import RUNS_AT_ONCE
 from muster.errors import ServerUnavailable, UserError
 from muster.host.points import unpack
 from muster.wire.codec import to_json
@@ -28,6 +29,7 @@ from muster.wire.runs import (
     MetricSeries,
     RunView,
     Submission,
+    SubmitRuns,
 )
 from muster.wire.stream import LogQuery, RunEnded, StreamRefused
 from muster.wire.tracking import MetricSummary, RunParam, RunSummary, SummaryQuery
@@ -64,6 +66,14 @@ class Runs(Group):
             notices=tuple(notices),
         )
         return self.calls.read(RunView, "POST", "/runs", message=submission)
+
+    def submit_many(self, submissions: Sequence[Submission]) -> list[RunView]:
+        """Submit many jobs, some hundred in one call and one write; each call takes all that it is given, or none."""
+        found: list[RunView] = []
+        for begin in range(0, len(submissions), RUNS_AT_ONCE):
+            message = SubmitRuns(tuple(submissions[begin : begin + RUNS_AT_ONCE]))
+            found += self.calls.read(list[RunView], "POST", "/runs/many", message=message, timeout_s=LONG_S)
+        return found
 
     def runs(
         self,

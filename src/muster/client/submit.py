@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -19,7 +20,7 @@ from muster.job.parts import EnvironmentSpec, Input, Mpi, Scalar
 from muster.job.rules import SNAPSHOT, is_address, is_snapshot
 from muster.job.spec import JobSpec
 from muster.wire.environments import EnvironmentView
-from muster.wire.runs import RunView
+from muster.wire.runs import RunView, Submission
 
 _TRIES = 3
 
@@ -45,6 +46,50 @@ def submit(
     """Check the job's files, send its code unless it is `sent` already, submit it; returns the run's view."""
     made = gathered(client, spec, base_dir, python=python, notices=notices, sent=sent, progress=progress)
     return client.submit(made.spec, made.snapshot, key, python, made.notices, made.packages)
+
+
+def submit_many(
+    client: Client,
+    specs: Sequence[JobSpec],
+    base_dir: Path | str,
+    *,
+    python: str | None = sys.executable,
+    notices: Sequence[str] = (),
+    progress: Sent = lambda done, total: None,
+) -> list[RunView]:
+    """Submit many jobs in one call; code and environments that several have in common are looked at and sent once."""
+    base = Path(base_dir).resolve()
+    firsts: dict[str, Gathered] = {}
+    submissions = []
+    for spec in specs:
+        same = spec.model_dump_json(include=_IN_COMMON)
+        if same not in firsts:
+            firsts[same] = gathered(client, spec, base, python=python, notices=notices, progress=progress)
+            made = firsts[same]
+        else:
+            made = _like(firsts[same], spec, base)
+        submissions.append(
+            Submission(
+                uuid.uuid4().hex,
+                made.spec.model_dump(mode="json"),
+                made.snapshot,
+                python,
+                made.packages,
+                notices=tuple(made.notices),
+            )
+        )
+    return client.submit_many(submissions)
+
+
+_IN_COMMON = {"environment", "code", "additional_includes", "distribution"}
+"""What decides, of a job, what is looked at and sent beside it."""
+
+
+def _like(first: Gathered, spec: JobSpec, base: Path) -> Gathered:
+    """A job that differs from one that was gathered in other things than its code and environment."""
+    notices = list(dict.fromkeys([*first.notices, *check_files(spec, base)]))
+    described = absolute_inputs(spec.model_copy(update={"environment": first.spec.environment}), base)
+    return first._replace(spec=described, notices=notices)
 
 
 class Gathered(NamedTuple):

@@ -240,3 +240,11 @@ class Scripted(Protocol):
 
     def script(self, request: GangRequest) -> str:
         """What would be handed on."""
+
+
+@runtime_checkable
+class TakesMany(Protocol):
+    """A queue engine that can put many gangs into its queue at once."""
+
+    def submit_many(self, requests: Sequence[GangRequest]) -> Mapping[str, str]:
+        """As `submit`, for gangs of one cluster; returns the scripts of those that share one, by allocation."""

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from muster.client.importing.own_runs import started_run
 from muster.client.provenance import record
-from muster.client.submit import submit
+from muster.client.submit import submit, submit_many
 from muster.errors import JobError
 from muster.job.check import check_files
+from muster.job.spec import JobSpec
 from muster.sdk import keyvault
 from muster.sdk.connected import Connected
 from muster.sdk.job import to_job
@@ -21,6 +22,7 @@ from muster.sdk.run import Run
 from muster.sdk.runconfig import ScriptRunConfig
 from muster.wire.codec import Json
 from muster.wire.node.plan import PlanView
+from muster.wire.runs import RunView
 
 
 class Experiment:
@@ -37,24 +39,56 @@ class Experiment:
         >>> Experiment(workspace, "digits").submit(config, tags={"team": "vision"}).experiment
         Experiment(name='digits')
         """
+        spec, notices = self._job(config, tags, kwargs.get("display_name"))
+        view = submit(self.workspace.client, spec, Path.cwd(), python=self._python, notices=notices)
+        return self._told([spec], [view])[0]
+
+    def submit_many(self, configs: Sequence[ScriptRunConfig], tags: Mapping[str, Json] | None = None) -> list[Run]:
+        """Submit many scripts in one call, all or none; on Slurm those that ask for the same are one job array.
+
+        >>> same = {"source_directory": ".", "script": "train.py", "compute_target": "local"}
+        >>> configs = [ScriptRunConfig(**same, arguments=["--seed", seed]) for seed in range(3)]
+        >>> runs = Experiment(workspace, "digits").submit_many(configs, tags={"array": "seeds"})
+        >>> [run.get_tags() for run in runs]
+        [{'array': 'seeds'}, {'array': 'seeds'}, {'array': 'seeds'}]
+        """
+        made = [self._job(config, tags) for config in configs]
+        if not made:
+            return []
+        specs = [spec for spec, _ in made]
+        notices = list(dict.fromkeys(text for _, said in made for text in said))
+        views = submit_many(self.workspace.client, specs, Path.cwd(), python=self._python, notices=notices)
+        return self._told(specs, views)
+
+    def _job(
+        self, config: ScriptRunConfig, tags: Mapping[str, Json] | None, title: str | None = None
+    ) -> tuple[JobSpec, list[str]]:
+        """The job of a configuration, and notices."""
         if not isinstance(config, ScriptRunConfig):
             raise JobError(
-                f"a {type(config).__name__} cannot be submitted", "Experiment.submit takes a ScriptRunConfig."
+                f"a {type(config).__name__} cannot be submitted",
+                "Experiment.submit takes a ScriptRunConfig, Experiment.submit_many a list of them.",
             )
         spec, notices = to_job(config, self.name)
-        if tags or "display_name" in kwargs:
-            title = kwargs.get("display_name")
+        if tags or title is not None:
             texts = {str(key): str(value) for key, value in (tags or {}).items()}
             spec = spec.model_copy(update={"tags": texts, "display_name": title})
         if secrets := keyvault.variables(self.workspace.client):
             spec = spec.model_copy(update={"environment_variables": {**secrets, **spec.environment_variables}})
-        # A team's server has nodes of its own, where this machine's interpreter means nothing.
-        python = sys.executable if self.workspace.ref.server is None else None
-        view = submit(self.workspace.client, spec, Path.cwd(), python=python, notices=notices)
-        folder = Path.cwd() / spec.code if spec.code else Path.cwd()
-        record(self.workspace.client, view.id, folder, [sys.executable, *sys.argv])
-        tell(*view.notices)
-        return Run._of(self.workspace, view)
+        return spec, notices
+
+    @property
+    def _python(self) -> str | None:
+        """A team's server has nodes of its own, where this machine's interpreter means nothing."""
+        return sys.executable if self.workspace.ref.server is None else None
+
+    def _told(self, specs: Sequence[JobSpec], views: Sequence[RunView]) -> list[Run]:
+        """The runs, after what there is to say of them; what they came from is sent meanwhile."""
+        code = specs[0].code
+        folder = Path.cwd() / code if code else Path.cwd()
+        record(self.workspace.client, [view.id for view in views], folder, [sys.executable, *sys.argv])
+        tell(*dict.fromkeys(text for view in views for text in view.notices))
+        return [Run._of(self.workspace, view) for view in views]
 
     @property
     def id(self) -> str:

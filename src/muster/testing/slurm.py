@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 import threading
-import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from muster.engines.slurm.parsing import OVER, SQUEUE_FORMAT
-from muster.wire.codec import Json
 
 _BUSY = "error: Socket timed out on send/recv operation"
 
@@ -54,7 +51,6 @@ class FakeSlurm:
         """That the user may charge; None: the site keeps none."""
         self.updates: list[tuple[str, ...]] = []
         """What `scontrol update` was given."""
-        self.json_works = True
         self.pyxis = False
         """Whether srun knows containers."""
         self.mpi_plugins: Sequence[str] = ("pmi2",)
@@ -106,7 +102,7 @@ class FakeSlurm:
             return 1, "", f"sbatch: error: Batch job submission failed: {self.refusal}"
         name = re.search(r"--job-name=(\S+)", stdin)
         job = FakeJob(str(len(self.jobs) + 1), name[1] if name else "?", stdin)
-        array = re.search(r"--array=(\S+)", stdin)
+        array = re.search(r"--array=(\S+)", f"{' '.join(command)} {stdin}")
         for made in [replace(job, id=f"{job.id}_{task}") for task in _tasks(array[1])] if array else [job]:
             self.jobs[made.id] = made
         if self.lost_answers:
@@ -115,10 +111,6 @@ class FakeSlurm:
         return 0, f"{job.id}\n", ""
 
     def _squeue(self, command: Sequence[str], _stdin: str) -> tuple[int, str, str]:
-        if "--json" in command:
-            if not self.json_works:
-                return 1, "", "squeue: fatal: JSON plugin loading failure"
-            return 0, json.dumps({"jobs": [_as_json(job) for job in self.jobs.values()]}), ""
         wanted = next((word.removeprefix("--name=") for word in command if word.startswith("--name=")), None)
         listed = [job for job in self.jobs.values() if wanted in (None, job.name)]
         return 0, "".join(_as_text(job) + "\n" for job in listed), ""
@@ -161,35 +153,17 @@ class FakeSlurm:
 
 
 def _tasks(array: str) -> list[int]:
-    """The numbers of `0-2,5`."""
-    pairs = [part.partition("-") for part in array.split(",")]
+    """The numbers of `0-2,5%2`."""
+    pairs = [part.partition("-") for part in array.partition("%")[0].split(",")]
     return [number for first, _, last in pairs for number in range(int(first), int(last or first) + 1)]
 
 
 def _as_text(job: FakeJob) -> str:
-    values = {"jobid": job.id, "state": job.state, "reason": job.reason, "restartcnt": str(job.restarts),
+    values = {"jobarrayid": job.id, "state": job.state, "reason": job.reason, "restartcnt": str(job.restarts),
               "timeused": job.used, "timelimit": job.limit, "nodelist": job.nodes, "name": job.name,
               "partition": job.partition, "account": job.account, "qos": job.qos, "starttime": job.starts}  # fmt: skip
     columns = (field.split(":") for field in SQUEUE_FORMAT.split(","))
     return "".join(values[name].ljust(int(width)) for name, width in columns)
-
-
-def _as_json(job: FakeJob) -> dict[str, Json]:
-    """As versions from 23.02 on write it."""
-    return {
-        "job_id": int(job.id.partition("_")[0]),
-        "name": job.name,
-        "job_state": [job.state],
-        "state_reason": job.reason,
-        "restart_cnt": job.restarts,
-        "time_limit": {"set": True, "infinite": False, "number": 60},
-        "start_time": {"set": True, "infinite": False, "number": int(time.time())},
-        "end_time": {"set": False, "infinite": False, "number": 0},
-        "nodes": job.nodes,
-        "partition": job.partition,
-        "account": job.account,
-        "qos": job.qos,
-    }
 
 
 __all__ = ["FakeJob", "FakeSlurm"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 
+from muster.defaults import RUNS_AT_ONCE
 from muster.wire.checkpoints import CheckpointView
 from muster.wire.codec import OMIT, Json
 from muster.wire.data.access import FileBrief
@@ -34,6 +35,16 @@ class Submission:
 
     def __post_init__(self) -> None:
         check_range("the length of key", len(self.key), 1, 200)
+
+
+@wire
+class SubmitRuns:
+    """The body of `POST runs/many`: all of them, or none where one is refused."""
+
+    runs: tuple[Submission, ...]
+
+    def __post_init__(self) -> None:
+        check_range("the number of runs", len(self.runs), 1, RUNS_AT_ONCE)
 
 
 @wire

@@ -59,6 +59,7 @@ ARGUMENTS: Mapping[Any, Any] = {
     EndpointChanges: EndpointChanges(),
     NewDeployment: NewDeployment(Submission("some", {})),
     KeyKind: "primary",
+    Sequence[Submission]: [Submission("some", {})],
     ServingReport: ServingReport(1),
     NewBatchEndpoint: NewBatchEndpoint("some"),
     BatchEndpointChanges: BatchEndpointChanges(),

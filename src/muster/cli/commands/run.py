@@ -5,19 +5,22 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from textwrap import indent
 from typing import Annotated, Any
 
 import typer
 
+from muster.cli.arrays import TAG, Array, array_name, member, parse_array
 from muster.cli.console import notice, say
 from muster.cli.lazy import find
 from muster.cli.options import Json, argument, option, print_result, seconds_of, switch
 from muster.cli.overrides import Overrides, is_job_file, parse_env, parse_pairs, script_job, with_overrides
 from muster.client.api import Client
 from muster.client.connect import connect
-from muster.client.submit import submit
+from muster.client.submit import submit, submit_many
 from muster.errors import JobError
 from muster.job.explain import make_spec
 from muster.job.jobfile import LoadedJob, read_job_file
@@ -60,6 +63,9 @@ def run(
     after: Annotated[
         list[str] | None, option("RUN", "Start once this run has completed (RUN:ended: has ended); repeatable.")
     ] = None,
+    array: Annotated[
+        str | None, option("VALUES", "One run for each value: 0-199, or of an input lr=0.1,0.01; they are one call.")
+    ] = None,
     detach: Annotated[bool, switch("Print the run's id and return at once.", "--detach", "-d")] = False,
     dry_run: Annotated[bool, switch("Print what every rank would run, and run nothing.", "--dry-run")] = False,
     quiet: Annotated[
@@ -75,6 +81,9 @@ def run(
     --nodes alone once on each; with neither once. Options win over what a job file says. Behind `--`, the command line
     of torchrun, mpirun, accelerate, deepspeed or srun is shown as the job file that it stands for, and run.
 
+    With --array there is one run for each value, submitted together (on Slurm as one job array). Each finds its
+    value in ARRAY_VALUE, or in the input that is named; all have the tag `array`.
+
     Ctrl-C cancels the run, a second one kills it. A closed terminal leaves it running. The exit code is 0
     when the run completed, 1 when it failed, 130 when it was cancelled.
 
@@ -87,6 +96,7 @@ def run(
       muster run train.py --environment requirements.txt --tag team=vision
       muster run train.py --procs 2 --dry-run
       muster run evaluate.py --after @latest
+      muster run train.py --array 0-9 -- --seed '$ARRAY_VALUE'
       muster run -- torchrun --nproc-per-node 2 train.py --epochs 3
     """
     overrides = Overrides(
@@ -105,6 +115,13 @@ def run(
         tags=parse_pairs("--tag", tags or []),
         after=tuple(after or ()),
     )
+    if array is not None:
+        jobs = load_array(target, arguments or [], overrides, parse_array(array))
+        if dry_run:
+            notice(f"this is the first of {len(jobs)} runs")
+            find("planning.dry_run:show_plan")(jobs[0], as_json)
+            return
+        raise typer.Exit(start_array(jobs, detach=detach, quiet=quiet, as_json=as_json))
     job = load(target, arguments or [], overrides)
     if dry_run:
         find("planning.dry_run:show_plan")(job, as_json)
@@ -128,6 +145,24 @@ def load(target: str, arguments: list[str], overrides: Overrides) -> LoadedJob:
     return document.checked(with_overrides(document.data, overrides))
 
 
+def load_array(target: str, arguments: list[str], overrides: Overrides, array: Array) -> list[LoadedJob]:
+    """The jobs that the command line describes, one for each value."""
+    first = load(target, arguments, overrides if array.input is None else _with_input(overrides, array, 0))
+    name = array_name(first.spec)
+    found = []
+    for number, value in enumerate(array.values):
+        job = first
+        if array.input is not None and number:
+            job = load(target, arguments, _with_input(overrides, array, number))
+        found.append(replace(job, spec=member(job.spec, value, name)))
+    return found
+
+
+def _with_input(overrides: Overrides, array: Array, number: int) -> Overrides:
+    assert array.input is not None
+    return replace(overrides, inputs={**overrides.inputs, array.input: array.values[number]})
+
+
 def translated_job(translated: Translated, overrides: Overrides) -> LoadedJob:
     """The job that another launcher's words stand for, after it was shown."""
     say(f"the job file that this stands for:\n\n{indent(translated.text(), '  ')}")
@@ -147,10 +182,28 @@ def begin(job: LoadedJob) -> tuple[Client, RunView]:
     view = submit(client, job.spec, job.base_dir, python=sys.executable, notices=job.notices, progress=upload.advance)
     upload.end()
     # From here on the run is under way: what it came from is gathered beside it.
-    find("following.origin:keep")(client, view, job)
+    find("following.origin:keep")(client, [view], job)
     for text in view.notices:
         notice(text)
     return client, view
+
+
+def start_array(jobs: Sequence[LoadedJob], *, detach: bool, quiet: bool, as_json: bool) -> int:
+    """Submit many jobs together, and wait for them unless detached; returns the exit code."""
+    client, first = connect(), jobs[0]
+    upload = Upload()
+    specs = [job.spec for job in jobs]
+    views = submit_many(client, specs, first.base_dir, notices=first.notices, progress=upload.advance)
+    upload.end()
+    find("following.origin:keep")(client, views, first)
+    for text in dict.fromkeys(text for view in views for text in view.notices):
+        notice(text)
+    tag = f"{TAG}={first.spec.tags[TAG]}"
+    say(f"{len(views)} runs; `muster ps --tag {tag}` lists them.")
+    if detach:
+        print_result(views, [view.id for view in views], as_json)
+        return 0
+    return int(find("following.several:follow_several")(client, views, quiet=quiet, as_json=as_json))
 
 
 def follow(client: Client, view: RunView, *, detach: bool, quiet: bool, as_json: bool) -> int:

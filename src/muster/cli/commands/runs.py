@@ -15,6 +15,7 @@ import typer
 from muster.cli import exits
 from muster.cli.console import Paint, patience, print_lines, say
 from muster.cli.console import columns as terminal_columns
+from muster.cli.following.several import ended, show_end, worst
 from muster.cli.lazy import find
 from muster.cli.options import (
     Json,
@@ -30,15 +31,14 @@ from muster.cli.options import (
 )
 from muster.cli.overrides import parse_pairs
 from muster.cli.text import size
-from muster.cli.views.run import everything, headline, ref, verdict
+from muster.cli.views.run import everything, ref
 from muster.client.api import Client
 from muster.client.connect import connect, connect_to_read
 from muster.client.provenance import read
 from muster.errors import Conflict, UserError
 from muster.wire import states
 from muster.wire.runs import RunView
-from muster.wire.states import RunStatus
-from muster.wire.stream import LogQuery, RunEnded
+from muster.wire.stream import LogQuery
 from muster.wire.tracking import SummaryQuery
 
 
@@ -79,19 +79,19 @@ def wait(
     seconds = None if timeout is None else seconds_of("--timeout", timeout)
     client = connect_to_read()
     waited = [client.run(run) for run in runs]
-    ended = []
+    done: list[RunView] = []
     try:
         with _deadline(seconds):
             for view in waited:
-                ended.append(_ended(client, view))
+                done.append(ended(client, view))
                 if not as_json:
-                    _show_end(ended[-1])
+                    show_end(done[-1])
     except _TimeIsUp:
-        say(f"the time is up; still active: {', '.join(view.id for view in waited[len(ended) :])}")
+        say(f"the time is up; still active: {', '.join(view.id for view in waited[len(done) :])}")
         raise typer.Exit(exits.EXIT_TIMEOUT) from None
     if as_json:
-        print_json(ended)
-    raise typer.Exit(_worst({view.status for view in ended}))
+        print_json(done)
+    raise typer.Exit(worst({view.status for view in done}))
 
 
 def cancel(
@@ -194,29 +194,10 @@ def tag(
     print_result(view, [", ".join(f"{name}={value}" for name, value in view.tags.items()) or "no tags"], as_json)
 
 
-def _ended(client: Client, view: RunView) -> RunView:
-    if view.status not in states.TERMINAL:
-        for item in client.stream(view.id, logs=False, metrics=False):
-            if isinstance(item.event, RunEnded):
-                break
-    return client.run(view.id)
-
-
 def _end_of(client: Client, view: RunView) -> str | None:
     """The cursor behind all that an ended run has said."""
     latest = list(client.stream(view.id, follow=False, metrics=False, query=LogQuery(tail=0)))
     return latest[-1].cursor if latest else None
-
-
-def _show_end(view: RunView) -> None:
-    paint = Paint.of(sys.stdout)
-    print_lines([headline(view, paint, time.time()), *verdict(view, paint, terminal_columns(sys.stdout))])
-
-
-def _worst(ended: set[RunStatus]) -> int:
-    if ended <= {states.COMPLETED}:
-        return 0
-    return exits.EXIT_FAILED if ended - {states.COMPLETED, states.CANCELED} else exits.EXIT_INTERRUPTED
 
 
 def _ask(names: list[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 from muster.client.api import Client
 from muster.client.provenance import record
@@ -10,7 +11,7 @@ from muster.job.jobfile import LoadedJob
 from muster.wire.runs import RunView
 
 
-def keep(client: Client, view: RunView, job: LoadedJob) -> None:
-    """Gather and send it while the run goes on."""
+def keep(client: Client, views: Sequence[RunView], job: LoadedJob) -> None:
+    """Gather and send it while the runs go on."""
     folder = job.base_dir / job.spec.code if job.spec.code else job.base_dir
-    record(client, view.id, folder, ["muster", *sys.argv[1:]])
+    record(client, [view.id for view in views], folder, ["muster", *sys.argv[1:]])

@@ -17,13 +17,11 @@ from muster.engines.slurm.parsing import (
     SACCT_FORMAT,
     SINFO_FORMAT,
     SQUEUE_FORMAT,
-    TASKS_FORMAT,
     USAGE_FORMAT,
     Job,
     NodeInfo,
     sacct_text,
     sinfo_text,
-    squeue_json,
     squeue_text,
     usage_text,
     version_of,
@@ -36,8 +34,6 @@ _SSH_FAILED = 255
 _DEADLINE_S = 30.0
 _TRIES = 3
 _FIRST_WAIT_S = 0.5
-_JSON_SINCE = (23, 2)
-"""Before that `squeue --json` prints every job of the site, whoever is asked for."""
 
 _BUSY = (
     "Socket timed out",
@@ -92,7 +88,6 @@ class Commands:
         self._wait = wait
         self._lock = threading.Lock()
         self._version: tuple[int, int] | None = None
-        self._json_works = True
         self.trouble = ""
         """What the last call to the controller met, where it did not answer."""
         self.answered_at = float("-inf")
@@ -105,9 +100,12 @@ class Commands:
                 self._version = version_of(self.call("squeue", "--version"))
             return self._version
 
-    def submit(self, script: str) -> str:
-        """Hand a script over; returns the job's id. Asked once: who is not sure looks before asking again."""
-        printed = self.call("sbatch", "--parsable", stdin=script, tries=1)
+    def submit(self, script: str, tasks: str = "") -> str:
+        """Hand a script over, of an array these tasks; returns the job's id.
+
+        Asked once: who is not sure looks before asking again.
+        """
+        printed = self.call("sbatch", "--parsable", *([f"--array={tasks}"] if tasks else []), stdin=script, tries=1)
         return printed.strip().splitlines()[-1].split(";")[0]
 
     def try_out(self, script: str) -> None:
@@ -137,9 +135,8 @@ class Commands:
         self.call("scontrol", "release", job, tries=1)
 
     def tasks(self, name: str) -> list[Job]:
-        """Every task of the arrays of this name that Slurm remembers, those that wait one by one, too."""
-        which = [*self._whose(), f"--name={name}", "--array", "-O", TASKS_FORMAT]
-        return [job for job in squeue_text(self.call("squeue", "--noheader", *which, tries=1)) if "_" in job.id]
+        """Every task of the arrays of this name that Slurm remembers."""
+        return [job for job in self._listed(f"--name={name}") if "_" in job.id]
 
     def _whose(self) -> list[str]:
         if not self._user:
@@ -148,14 +145,12 @@ class Commands:
 
     def jobs(self) -> list[Job]:
         """Every job of this user that Slurm remembers, with one call; who asks asks again soon."""
-        who = self._whose()
-        if self._json_works and self.version >= _JSON_SINCE:
-            try:
-                return squeue_json(self.call("squeue", *who, "--json", tries=1), time.time())
-            except (Refused, ValueError):
-                # Built without its JSON plugin, or a shape that is not known: the text is the same everywhere.
-                self._json_works = False
-        return squeue_text(self.call("squeue", "--noheader", *who, "-O", SQUEUE_FORMAT, tries=1))
+        return self._listed()
+
+    def _listed(self, *which: str) -> list[Job]:
+        """As text, which lists each task of an array also while it waits; `--json` puts those together."""
+        words = ("squeue", "--noheader", *self._whose(), *which, "--array", "-O", SQUEUE_FORMAT)
+        return squeue_text(self.call(*words, tries=1))
 
     def nodes(self, partition: str | None) -> list[NodeInfo]:
         where = ["--partition", partition] if partition else []
@@ -174,11 +169,14 @@ class Commands:
         _, printed, _ = self._run(("srun", "--help"), None, _DEADLINE_S)
         return "--container-image" in printed
 
-    def finished(self, name: str) -> Job | None:
+    def finished(self, name: str, job: str) -> Job | None:
         """What the accounting knows of a job that is no longer in the queue; None where there is none."""
+        # The tasks of an array have one name; other jobs may have come back under another number.
+        task = job if "_" in job else ""
         try:
-            options = ["--noheader", "--parsable2", "--allocations", "--starttime=now-30days", f"--name={name}"]
-            return sacct_text(self.call("sacct", *options, f"--format={SACCT_FORMAT}", tries=1), name)
+            options = ["--noheader", "--parsable2", "--allocations", "--starttime=now-30days"]
+            which = f"--jobs={task}" if task else f"--name={name}"
+            return sacct_text(self.call("sacct", *options, which, f"--format={SACCT_FORMAT}", tries=1), name, task)
         except (Busy, Refused):
             return None
 

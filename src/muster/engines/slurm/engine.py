@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,13 +25,15 @@ from muster.engines.base import (
     QueueEngine,
 )
 from muster.engines.slurm import explanations
+from muster.engines.slurm.arrays import JobArray, Lists, Task, alike
 from muster.engines.slurm.asking import Asker
 from muster.engines.slurm.commands import Busy, Commands, Later, Refused, require_installed
-from muster.engines.slurm.options import MPIRUN, WITHOUT_EFFECT, SlurmOptions
+from muster.engines.slurm.names import allocation_of, attempt_of, doubles, job_name, of_job
+from muster.engines.slurm.options import WITHOUT_EFFECT, SlurmOptions
 from muster.engines.slurm.parsing import Job, NodeInfo, host_names
 from muster.engines.slurm.partitions import Partitions
-from muster.engines.slurm.script import allocation_of, gpus_per_node, job_name, kept_off, make_script
-from muster.engines.slurm.site_check import check_site
+from muster.engines.slurm.script import gpus_per_node, kept_off, kind_of, make_array_script, make_script
+from muster.engines.slurm.site_check import check_container, check_mpi, check_site
 from muster.engines.slurm.submission import Submitter
 from muster.wire.node.agents import ServerContact
 from muster.wire.queue_jobs import JobUsage, QueueJob
@@ -48,8 +50,6 @@ _FORGOTTEN_S = 10.0
 _ROUTES_TRIED = 8
 _all = AllocationState.of_all
 _STATES_OF_WORK = ("RUNNING", "COMPLETING", "SIGNALING", "RESIZING", "STAGE_OUT", "STOPPED")
-_OVERLAP_SINCE = (20, 11)
-"""Steps may share what a job has (`srun --overlap`)."""
 
 
 class SlurmEngine(QueueEngine):
@@ -82,7 +82,8 @@ class SlurmEngine(QueueEngine):
         self._last: set[str] = set()
         """Those of them whose run has ended: put back into the queue, they are nobody's."""
         self.partitions = Partitions(self.commands, clock)
-        self._submitter = Submitter(self.commands, self._find_job)
+        self._lists = Lists()
+        self._submitter = Submitter(self.commands, self._find_jobs)
         self._collectors = Collectors()
 
     def check(self, cluster: Cluster) -> list[str]:
@@ -98,8 +99,8 @@ class SlurmEngine(QueueEngine):
                     f"Slurm has no partition {missing[0]!r}", f"Its partitions: {', '.join(known) or 'none'}."
                 )
             self.partitions.refresh(chosen.partition)
-            self._check_mpi(chosen)
-            self._check_container(chosen)
+            check_mpi(self.commands, chosen)
+            check_container(self.commands, chosen)
             said = check_site(self.commands, chosen, self.partitions.nodes(chosen.partition))
         except Busy as error:
             if chosen.ssh and "Unable to establish a connection" in str(error):
@@ -118,27 +119,6 @@ class SlurmEngine(QueueEngine):
         if chosen.vm_size and chosen.hourly_price is None:
             said.append(f"vm_size {chosen.vm_size} has no known price")
         return said
-
-    def _check_mpi(self, chosen: SlurmOptions) -> None:
-        """Refuse what this Slurm's srun cannot do."""
-        if chosen.mpi == MPIRUN:
-            return
-        instead = "Leave mpi out: Muster's own mpirun needs nothing of Slurm."
-        known = self.commands.pmix_plugins()
-        if chosen.mpi not in known:
-            has = f"of PMIx it has {', '.join(known)}" if known else "it has no PMIx"
-            raise errors.JobError(f"mpi: this Slurm's srun does not know --mpi={chosen.mpi}; {has}", instead)
-        if self.commands.version < _OVERLAP_SINCE:
-            version = ".".join(f"{part:02}" for part in self.commands.version)
-            raise errors.JobError(f"mpi: {chosen.mpi} needs Slurm 20.11 or newer, and this is {version}", instead)
-
-    def _check_container(self, chosen: SlurmOptions) -> None:
-        """Refuse pyxis where srun does not know it; what compute nodes have of others shows in the first job."""
-        if chosen.container and chosen.container_runtime == "pyxis" and not self.commands.has_pyxis():
-            raise errors.JobError(
-                "container: this Slurm's srun does not know --container-image, so it has no pyxis",
-                "Give container_runtime: apptainer or enroot, or have the site install pyxis.",
-            )
 
     def nodes(self, cluster: Cluster) -> Sequence[NodeOffer]:
         return self.partitions.offers(cluster.name, SlurmOptions.parse(cluster.options))
@@ -182,7 +162,45 @@ class SlurmEngine(QueueEngine):
         Path(request.gang.folder).mkdir(mode=0o700, parents=True, exist_ok=True)
         self._submitter.put(request.id, text, _mark(request))
 
+    def submit_many(self, requests: Sequence[GangRequest]) -> Mapping[str, str]:
+        """Gangs that ask for the same are tasks of one array, which Slurm gets with one call."""
+        new = [item for item in requests if self._live_job(item.id) is None and not self._submitter.has(item.id)]
+        handed_on: dict[str, str] = {}
+        for group in alike(new, self._kind):
+            if len(group) > 1:
+                array = self._array(group)
+                handed_on |= dict.fromkeys((item.id for item in group), array.script)
+            else:
+                self.submit(group[0])
+        return handed_on
+
+    def _kind(self, request: GangRequest) -> Hashable:
+        """What a gang asks for; one that keeps off nodes, or can never be handed on, is alone."""
+        chosen = SlurmOptions.parse(request.cluster.options)
+        try:
+            kind = kind_of(request, chosen, self.partitions.nodes(chosen.partition))
+        except errors.JobError:
+            return request.id
+        return request.id if request.gang.excluded else kind
+
+    def _array(self, requests: Sequence[GangRequest]) -> JobArray:
+        """Hand gangs on as one array."""
+        chosen = SlurmOptions.parse(requests[0].cluster.options)
+        nodes = self.partitions.nodes(chosen.partition)
+        bare = JobArray.of(requests, chosen.array_limit)
+        array = replace(bare, script=make_array_script(requests[0], bare, chosen, nodes))
+        self._lists.folder = array.folder
+        array.write()
+        items = {
+            request.id: (make_script(request, chosen, nodes), _mark(request), Task(array, number))
+            for number, request in enumerate(requests)
+        }
+        self._submitter.put_all(items)
+        return array
+
     def poll(self, allocations: Sequence[Allocation]) -> Mapping[str, AllocationState]:
+        if allocations:
+            self._lists.folder = _handed_on(allocations[0])
         chosen = {item.cluster.name: SlurmOptions.parse(item.cluster.options) for item in allocations}
         self._asker.ask(min((item.poll_seconds for item in chosen.values()), default=SLURM_POLL_S))
         return {item.id: self._state(item, chosen[item.cluster.name]) for item in allocations}
@@ -217,12 +235,13 @@ class SlurmEngine(QueueEngine):
         with self._lock:
             self._avoiding.pop(allocation.id, None)
             job = self._job_of(allocation.id)
+            self._lists.forget(job.id if job else "")
         unreached = self._unreached(allocation)
         self._reached -= allocation.nodes.keys()
         comes_back = job is not None and job.state in _COMES_BACK and not followed
         if job is None or (job.is_over and not comes_back):
             return
-        is_back = self._attempt_now(job) != _attempt(allocation.id)
+        is_back = self._attempt_now(job) != attempt_of(allocation.id)
         if followed and is_back:
             # Slurm has put it back into its queue: it is the next attempt's.
             return
@@ -252,8 +271,11 @@ class SlurmEngine(QueueEngine):
                 self._trouble = str(error)
 
     def _take(self, all_jobs: Sequence[Job]) -> None:
-        jobs = [job for job in all_jobs if allocation_of(job.name) is not None]
-        for job in _doubles(jobs):
+        listed = [job for job in map(self._lists.named, all_jobs) if allocation_of(job.name) is not None]
+        with self._lock:
+            before = [job for job in self._jobs.values() if job.name not in self._released]
+            jobs = self._lists.with_cancelled(before, listed)
+        for job in doubles(jobs):
             log.warning("Slurm job %s came back although its run goes on in another: it is cancelled", job.id)
             self._submitter.cancel(job.id, at_once=True)
         for job in self._risen(jobs):
@@ -261,7 +283,7 @@ class SlurmEngine(QueueEngine):
             self._submitter.cancel(job.id, at_once=True)
         with self._lock:
             # Names are used once; of several jobs the one that is not over counts, otherwise the last.
-            self._jobs = {_allocation(job): job for job in sorted(jobs, key=lambda item: (not item.is_over, item.id))}
+            self._jobs = {of_job(job): job for job in sorted(jobs, key=lambda item: (not item.is_over, item.id))}
             ids = {job.id for job in jobs}
             self._hosts = {key: hosts for key, hosts in self._hosts.items() if key[0] in ids}
             self._launched_again = {job: times for job, times in self._launched_again.items() if job in ids}
@@ -282,22 +304,22 @@ class SlurmEngine(QueueEngine):
             back = {job.name for job in jobs if job.name in self._last and job.waits and job.restarts}
         return [job for job in jobs if job.name in late | back and not job.is_over and job.state != "COMPLETING"]
 
-    def _find_job(self, allocation_id: str) -> str | None:
-        """For the submitter: the job of an allocation, after a fresh look."""
+    def _find_jobs(self, allocation_ids: Collection[str]) -> dict[str, str]:
+        """For the submitter: the jobs of allocations, after a fresh look."""
         self._take(self.commands.jobs())
         with self._lock:
-            job = self._live_job(allocation_id)
-        return job.id if job else None
+            found = {name: self._live_job(name) for name in allocation_ids}
+        return {name: job.id for name, job in found.items() if job is not None}
 
     def _live_job(self, allocation_id: str) -> Job | None:
         """The job that is this attempt now, submitted for it or requeued into it; None where it is over."""
         job = self._job_of(allocation_id)
-        is_now = job is not None and not job.is_over and self._attempt_now(job) == _attempt(allocation_id)
+        is_now = job is not None and not job.is_over and self._attempt_now(job) == attempt_of(allocation_id)
         return job if is_now else None
 
     def _job_of(self, allocation_id: str) -> Job | None:
         """The job that is this attempt, or was until Slurm put it back into its queue."""
-        stem, number = allocation_id.rpartition(".")[0], _attempt(allocation_id)
+        stem, number = allocation_id.rpartition(".")[0], attempt_of(allocation_id)
         for earlier in range(number, 0, -1):
             job = self._jobs.get(f"{stem}.{earlier}")
             if job is not None:
@@ -306,7 +328,7 @@ class SlurmEngine(QueueEngine):
 
     @staticmethod
     def _attempt_now(job: Job) -> int:
-        return _attempt(_allocation(job)) + job.restarts
+        return attempt_of(of_job(job)) + job.restarts
 
     def _state(self, allocation: Allocation, chosen: SlurmOptions) -> AllocationState:
         refused = self._submitter.refusal(allocation.id)
@@ -317,8 +339,8 @@ class SlurmEngine(QueueEngine):
             trouble = self._trouble
         if job is None:
             return self._unknown(allocation, chosen, trouble)
-        if self._attempt_now(job) != _attempt(allocation.id):
-            start = _attempt(allocation.id) - _attempt(_allocation(job))
+        if self._attempt_now(job) != attempt_of(allocation.id):
+            start = attempt_of(allocation.id) - attempt_of(of_job(job))
             lost = self._lost_nodes(chosen, self._hosts.get((job.id, start)))
             return self._collected(allocation, explanations.how_it_was_requeued(job, lost))
         self._submitter.done(allocation.id, job.id, _mark(allocation))
@@ -388,7 +410,7 @@ class SlurmEngine(QueueEngine):
         mark = _mark(allocation)
         if not mark.exists():
             return _all(allocation, "gone", "it was not handed to Slurm")
-        past = self.commands.finished(job_name(allocation.id))
+        past = self.commands.finished(job_name(allocation.id), mark.read_text())
         if past is not None and past.is_over:
             return self._collected(allocation, self._ending(allocation, past, chosen))
         why = f"Slurm no longer knows job {mark.read_text()}, which ended while nobody looked"
@@ -443,27 +465,6 @@ class SlurmEngine(QueueEngine):
         return lost if hosts is None else [node for node in lost if node.name in hosts]
 
 
-def _doubles(jobs: Sequence[Job]) -> list[Job]:
-    """Jobs of a run that has a later one: only the last is wanted."""
-    last: dict[str, Job] = {}
-    extra = []
-    for job in sorted((job for job in jobs if not job.is_over), key=lambda item: _attempt(_allocation(item))):
-        stem = _allocation(job).rpartition(".")[0]
-        if stem in last:
-            extra.append(last[stem])
-        last[stem] = job
-    return extra
-
-
-def _allocation(job: Job) -> str:
-    """The id of the allocation that a job was submitted for."""
-    return allocation_of(job.name) or ""
-
-
-def _attempt(identifier: str) -> int:
-    return int(identifier.rpartition(".")[2])
-
-
 def _mark(allocation: Allocation) -> Path:
     """Holds the id of the allocation's job."""
     return _first_folder(allocation) / "slurm.job"
@@ -473,6 +474,11 @@ def _first_folder(allocation: Allocation) -> Path:
     return next(iter(allocation.nodes.values())).root
 
 
+def _handed_on(allocation: Allocation) -> Path:
+    """Where what is handed on lies, and what it printed."""
+    return _first_folder(allocation).parent.parent / "handed-on"
+
+
 def _has_agents(allocation: Allocation) -> bool:
     """Whether agents came, as far as the shared folder shows it."""
     return any(paths.log.exists() for paths in allocation.nodes.values())
@@ -480,7 +486,6 @@ def _has_agents(allocation: Allocation) -> bool:
 
 def _last_words(allocation: Allocation) -> str:
     """What the job printed last: why no agent came."""
-    folder = _first_folder(allocation).parent.parent / "handed-on"
-    lines = last_lines(folder / f"{allocation.id}.out")
+    lines = last_lines(_handed_on(allocation) / f"{allocation.id}.out")
     own = [line for line in lines if not line.startswith(("srun:", "slurmstepd:"))]
     return (own or lines or [""])[-1]

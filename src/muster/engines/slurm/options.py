@@ -152,6 +152,8 @@ class SlurmOptions(Options):
     """What each node is asked for, such as `gpu:a100:4`; absent: the GPUs that the job wants, all unless it says."""
     time: Annotated[float, Field(gt=0), BeforeValidator(_time)] | None = None
     """Of one Slurm job, in minutes or as Slurm writes times; for runs without a limit, and for each link of a chain."""
+    array_limit: Annotated[int, Field(ge=1)] | None = None
+    """Of runs that were submitted together, and so are one job array, at most so many at a time."""
     sbatch: Annotated[list[Line], BeforeValidator(_lines)] = []
     """Further #SBATCH lines."""
     exclusive: bool = False

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import math
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from muster.wire.codec import Json
 from muster.wire.queue_jobs import JobUsage
 
-_FIELDS = (("jobid", 24), ("state", 24), ("reason", 80), ("restartcnt", 12), ("timeused", 24), ("timelimit", 24),
+_FIELDS = (("jobarrayid", 24), ("state", 24), ("reason", 80), ("restartcnt", 12), ("timeused", 24), ("timelimit", 24),
            ("partition", 120), ("account", 80), ("qos", 80), ("starttime", 24), ("nodelist", 400),
            ("name", 260))  # fmt: skip
 SQUEUE_FORMAT = ",".join(f"{name}:{width}" for name, width in _FIELDS)
-TASKS_FORMAT = SQUEUE_FORMAT.replace("jobid:", "jobarrayid:", 1)
-"""With the number of each task of an array: `12_3`."""
+"""A task of an array has its number with it: `12_3`."""
 SINFO_FORMAT = "%N|%T|%c|%m|%l|%G|%o|%E"
-SACCT_FORMAT = "JobIDRaw,State,JobName"
-USAGE_FORMAT = "JobIDRaw,State,ExitCode,ElapsedRaw,TotalCPU,MaxRSS,ConsumedEnergyRaw"
+SACCT_FORMAT = "JobID,State,JobName"
+USAGE_FORMAT = "JobID,State,ExitCode,ElapsedRaw,TotalCPU,MaxRSS,ConsumedEnergyRaw"
 
 OVER = frozenset(
     {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED",
@@ -94,10 +89,10 @@ def squeue_text(text: str) -> list[Job]:
         for name, width in _FIELDS:
             values[name] = line[at : at + width].strip()
             at += width
-        if values["jobid"] and values["state"]:
+        if values["jobarrayid"] and values["state"]:
             jobs.append(
                 Job(
-                    values["jobid"],
+                    values["jobarrayid"],
                     values["name"],
                     values["state"],
                     _none(values["reason"]),
@@ -112,15 +107,6 @@ def squeue_text(text: str) -> list[Job]:
                 )
             )
     return jobs
-
-
-def squeue_json(text: str, now: float) -> list[Job]:
-    """The answer of `squeue --json`, whose shapes differ between versions; ValueError where it is none of them."""
-    try:
-        listed = json.loads(text)["jobs"]
-        return [_json_job(item, now) for item in listed]
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"squeue --json answers in an unknown way: {error!r}") from error
 
 
 def sinfo_text(text: str) -> list[NodeInfo]:
@@ -151,12 +137,12 @@ def sinfo_text(text: str) -> list[NodeInfo]:
     return list(found.values())
 
 
-def sacct_text(text: str, name: str) -> Job | None:
-    """The last job of a name in the answer of `sacct -n -P -X -o FORMAT`."""
+def sacct_text(text: str, name: str, task: str = "") -> Job | None:
+    """The last job of a name, or this task of an array, in the answer of `sacct -n -P -X -o FORMAT`."""
     last = None
     for line in text.splitlines():
         parts = line.split("|")
-        if len(parts) == 3 and parts[2] == name:
+        if len(parts) == 3 and (parts[0] == task if task else parts[2] == name):
             last = Job(parts[0], name, parts[1].split(" ")[0])
     return last
 
@@ -257,38 +243,6 @@ def version_of(text: str) -> tuple[int, int]:
     """`slurm 22.05.8` or `slurm-wlm 22.05.8`."""
     match = re.search(r"(\d+)\.(\d+)", text)
     return (int(match[1]), int(match[2])) if match else (0, 0)
-
-
-def _json_job(item: Mapping[str, Json], now: float) -> Job:
-    state = item["job_state"]
-    names = [str(part) for part in state] if isinstance(state, list) else [str(state)]
-    # Newer versions add flags such as COMPLETING to the state proper, which comes first.
-    limit = _number(item.get("time_limit"))
-    started = _number(item.get("start_time")) or 0.0
-    ended = _number(item.get("end_time")) or 0.0
-    over = names[0] in OVER
-    until = ended if over and ended else now
-    return Job(
-        str(item["job_id"]),
-        str(item.get("name", "")),
-        names[0],
-        _none(str(item.get("state_reason") or "")),
-        int(_number(item.get("restart_cnt")) or 0),
-        max(0.0, until - started) if started and started <= until else 0.0,
-        None if limit is None else limit * 60,
-        str(item.get("nodes") or ""),
-        started if names[0] in WAITING and started > now else None,
-        str(item.get("partition") or ""),
-        str(item.get("account") or ""),
-        str(item.get("qos") or ""),
-    )
-
-
-def _number(value: Json) -> float | None:
-    """Plain in old versions; later `{"set": true, "infinite": false, "number": 60}`."""
-    if isinstance(value, Mapping):
-        value = value["number"] if value.get("set") and not value.get("infinite") else None
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
 
 def _none(text: str) -> str:

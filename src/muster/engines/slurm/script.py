@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-import re
 import shlex
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from muster import errors
 from muster.defaults import GRACE_CANCEL_S, START_MARGIN_S
 from muster.engines.base import Gang, GangRequest
+from muster.engines.slurm.arrays import JobArray
 from muster.engines.slurm.containers import Container
 from muster.engines.slurm.explanations import node_state
+from muster.engines.slurm.names import job_name
 from muster.engines.slurm.options import MPIRUN, SlurmOptions
 from muster.engines.slurm.parsing import NodeInfo, host_names, num_gpus
 
@@ -24,8 +25,6 @@ _CONFIG_PATIENCE_S = 600
 _LOW_PRIORITY_NICE = 1000
 EXPORT = "ALL"
 """Of the few that sbatch is started with; a list of names would have Slurm run a login shell first."""
-_NAME = re.compile(r"(.+\.\d+)@muster-([^-@]+)")
-_OLD_NAME = re.compile(r"muster-([^-]+-.+\.\d+)")
 
 
 @dataclass(frozen=True)
@@ -40,26 +39,47 @@ class Limit:
 
 def make_script(request: GangRequest, options: SlurmOptions, nodes: Sequence[NodeInfo]) -> str:
     """The batch script of one attempt: one `srun`, which starts one agent on each node."""
-    head = [f"#SBATCH {line}" for line in _directives(request, options, nodes)]
+    gang = request.gang
+    first = next(iter(request.nodes.values()))
+    root = str(first.root).removesuffix(f".{gang.attempt}.0")
+    about = f"# Muster: attempt {gang.attempt} of the run {gang.run}. One agent on each node starts its ranks there."
+    own = {"job-name": job_name(request.id), "output": file_name(f"{gang.folder}/{request.id}.out")}
+    return _script(request, options, nodes, own, [about], shlex.quote(root))
+
+
+def make_array_script(request: GangRequest, array: JobArray, options: SlurmOptions, nodes: Sequence[NodeInfo]) -> str:
+    """The batch script of an array: each task is the attempt of one run, as `request`, the first of them, is."""
+    stem, first = str(array.list_file.with_suffix("")), next(iter(request.nodes.values()))
+    own = {
+        "job-name": array.name,
+        "array": array.tasks(range(len(array.runs))),
+        "output": file_name(f"{stem}.out"),
+    }
+    begin = [
+        f"# Muster: attempt {array.attempt} of {len(array.runs)} runs, one for each task; a file says which.",
+        "# One agent on each node starts the run's ranks there.",
+        f'run=$(sed -n "$((SLURM_ARRAY_TASK_ID + 1))p" {shlex.quote(str(array.list_file))})',
+        f'exec >> {shlex.quote(f"{array.folder}/{array.workspace}-")}"$run.{array.attempt}.out" 2>&1',
+    ]
+    return _script(request, options, nodes, own, begin, f'{shlex.quote(str(first.root.parent))}/"$run"')
+
+
+def kind_of(request: GangRequest, options: SlurmOptions, nodes: Sequence[NodeInfo]) -> Hashable:
+    """What a gang asks for: those that ask for the same may be tasks of one array."""
+    return request.gang.attempt, *_directives(request, options, nodes, {})
+
+
+def _script(
+    request: GangRequest,
+    options: SlurmOptions,
+    nodes: Sequence[NodeInfo],
+    own: Mapping[str, str],
+    begin: Sequence[str],
+    root: str,
+) -> str:
+    head = [f"#SBATCH {line}" for line in _directives(request, options, nodes, own)]
     gpus = bool(_gres(request.gang, options, nodes))
-    return "\n".join(["#!/bin/bash", *head, "", *_body(request, options, gpus), ""])
-
-
-def job_name(allocation_id: str) -> str:
-    """Says which attempt a job is, so that it is found again whatever happened to whoever submitted it.
-
-    The run comes first, because `squeue` shows eight characters; the workspace last, because queues are shared.
-    """
-    workspace, _, attempt = allocation_id.partition("-")
-    return f"{attempt}@muster-{workspace}"
-
-
-def allocation_of(name: str) -> str | None:
-    """The id of the allocation that a job's name tells of, also as earlier versions wrote it; None: not Muster's."""
-    if match := _NAME.fullmatch(name):
-        return f"{match[2]}-{match[1]}"
-    match = _OLD_NAME.fullmatch(name)
-    return match[1] if match else None
+    return "\n".join(["#!/bin/bash", *head, "", *begin, *_body(request, options, gpus, root), ""])
 
 
 def limit_for(gang: Gang, options: SlurmOptions, nodes: Sequence[NodeInfo]) -> Limit:
@@ -95,11 +115,15 @@ def longest_limit_s(nodes: Sequence[NodeInfo]) -> float | None:
     return max((node.limit_s for node in nodes if node.limit_s is not None), default=None)
 
 
-def _directives(request: GangRequest, options: SlurmOptions, nodes: Sequence[NodeInfo]) -> list[str]:
+def _directives(
+    request: GangRequest, options: SlurmOptions, nodes: Sequence[NodeInfo], own: Mapping[str, str]
+) -> list[str]:
+    """Options of sbatch; `own` are those that no other job has."""
     gang = request.gang
     limit = limit_for(gang, options, nodes)
     given = {
-        "job-name": job_name(request.id),
+        "job-name": own.get("job-name"),
+        "array": own.get("array"),
         **of_the_site(options),
         "exclude": _excluded(gang, options, nodes, len(request.nodes)),
         "nodes": len(request.nodes),
@@ -110,7 +134,7 @@ def _directives(request: GangRequest, options: SlurmOptions, nodes: Sequence[Nod
         "time": limit.minutes,
         "signal": f"TERM@{limit.warning_s}",
         "nice": _LOW_PRIORITY_NICE if gang.priority == 0 else None,
-        "output": file_name(f"{gang.folder}/{request.id}.out"),
+        "output": own.get("output"),
         "open-mode": "append",
         "export": EXPORT,
     }
@@ -125,10 +149,9 @@ def directive_lines(given: Mapping[str, str | int | None], options: SlurmOptions
     return [*lines, "--requeue" if requeue else "--no-requeue", *options.sbatch]
 
 
-def _body(request: GangRequest, options: SlurmOptions, gpus: bool) -> list[str]:
+def _body(request: GangRequest, options: SlurmOptions, gpus: bool, root: str) -> list[str]:
+    """`root`: the folders of the run's nodes, without attempt and number, as the shell reads it."""
     gang, count = request.gang, len(request.nodes)
-    first = next(iter(request.nodes.values()))
-    root = str(first.root).removesuffix(f".{gang.attempt}.0")
     cpus = _cpus(gang, options)
     python = options.python or sys.executable
     container = _container(request, options, gpus)
@@ -145,9 +168,8 @@ def _body(request: GangRequest, options: SlurmOptions, gpus: bool) -> list[str]:
         *(container.step_options if container else []),
     ]
     return [
-        f"# Muster: attempt {gang.attempt} of the run {gang.run}. One agent on each node starts its ranks there.",
         "# A job that Slurm has put back into its queue is the next attempt: its agents wait for the server to say so.",
-        f"export MUSTER_NODES={shlex.quote(root)}.$(({gang.attempt} + ${{SLURM_RESTART_COUNT:-0}}))",
+        f"export MUSTER_NODES={root}.$(({gang.attempt} + ${{SLURM_RESTART_COUNT:-0}}))",
         f"export MUSTER_PYTHON={shlex.quote(python)}",
         *([] if options.mpi == MPIRUN else [f"export MUSTER_AGENT_MPI={options.mpi}"]),
         "agent='",

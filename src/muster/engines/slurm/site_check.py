@@ -9,7 +9,7 @@ from muster import errors
 from muster.engines.base import Cluster, Gang, GangRequest
 from muster.engines.slurm.commands import Busy, Commands, Later, Refused
 from muster.engines.slurm.explanations import duration
-from muster.engines.slurm.options import SlurmOptions
+from muster.engines.slurm.options import MPIRUN, SlurmOptions
 from muster.engines.slurm.parsing import NodeInfo
 from muster.engines.slurm.script import longest_limit_s, make_script
 from muster.paths import NodePaths
@@ -34,6 +34,9 @@ _LISTS = {
     "licenses": ("licences", ("scontrol", "--oneliner", "show", "licenses")),
 }
 """What the site has of a setting, and the command that lists it."""
+
+_OVERLAP_SINCE = (20, 11)
+"""Steps may share what a job has (`srun --overlap`)."""
 
 
 def check_site(commands: Commands, chosen: SlurmOptions, nodes: Sequence[NodeInfo]) -> list[str]:
@@ -105,3 +108,26 @@ def _sample(chosen: SlurmOptions, nodes: Sequence[NodeInfo]) -> str:
     where = {"muster-check.1.0": NodePaths(Path("/tmp/muster-check.1.0"))}
     gang = Gang("muster-check", 1, "muster-check", "/tmp")
     return make_script(GangRequest("0-muster-check.1", Cluster("", "slurm"), where, gang), chosen, nodes)
+
+
+def check_mpi(commands: Commands, chosen: SlurmOptions) -> None:
+    """Refuse what this Slurm's srun cannot do."""
+    if chosen.mpi == MPIRUN:
+        return
+    instead = "Leave mpi out: Muster's own mpirun needs nothing of Slurm."
+    known = commands.pmix_plugins()
+    if chosen.mpi not in known:
+        has = f"of PMIx it has {', '.join(known)}" if known else "it has no PMIx"
+        raise errors.JobError(f"mpi: this Slurm's srun does not know --mpi={chosen.mpi}; {has}", instead)
+    if commands.version < _OVERLAP_SINCE:
+        version = ".".join(f"{part:02}" for part in commands.version)
+        raise errors.JobError(f"mpi: {chosen.mpi} needs Slurm 20.11 or newer, and this is {version}", instead)
+
+
+def check_container(commands: Commands, chosen: SlurmOptions) -> None:
+    """Refuse pyxis where srun does not know it; what compute nodes have of others shows in the first job."""
+    if chosen.container and chosen.container_runtime == "pyxis" and not commands.has_pyxis():
+        raise errors.JobError(
+            "container: this Slurm's srun does not know --container-image, so it has no pyxis",
+            "Give container_runtime: apptainer or enroot, or have the site install pyxis.",
+        )

@@ -50,6 +50,9 @@ class SlurmSites(QueueEngine):
     def submit(self, request: GangRequest) -> None:
         self.of(request.cluster).submit(request)
 
+    def submit_many(self, requests: Sequence[GangRequest]) -> Mapping[str, str]:
+        return self.of(requests[0].cluster).submit_many(requests)
+
     def poll(self, allocations: Sequence[Allocation]) -> Mapping[str, AllocationState]:
         by_host: dict[str | None, list[Allocation]] = {}
         for item in allocations:

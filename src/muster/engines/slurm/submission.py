@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from muster.engines.slurm.arrays import Task
 from muster.engines.slurm.commands import Busy, Commands, Later, Refused
 
 log = logging.getLogger("muster.server")
@@ -19,12 +20,16 @@ _CLOSE_S = 2.0
 _CLOSE_PATIENCE_S = 8.0
 _FIRST_WAIT_S = 1.0
 _MOST_WAIT_S = 30.0
+_NO_ARRAY = "Invalid job array specification"
 
 
 @dataclass
 class _Wanted:
     script: str
+    """Of a job of its own."""
     mark: Path
+    task: Task | None = None
+    """It is handed on with others."""
     reason: str = "is being handed to Slurm"
     unsure: bool = False
     """Slurm may have heard an earlier call: look before asking again."""
@@ -35,9 +40,10 @@ class _Wanted:
 class Submitter:
     """What waits to be submitted or cancelled; its thread ends when nothing does."""
 
-    def __init__(self, commands: Commands, find_job: Callable[[str], str | None]) -> None:
+    def __init__(self, commands: Commands, find_jobs: Callable[[Collection[str]], Mapping[str, str]]) -> None:
+        """`find_jobs` looks for the jobs of allocations in Slurm's queue."""
         self._commands = commands
-        self._find_job = find_job
+        self._find_jobs = find_jobs
         self._changed = threading.Condition()
         self._wanted: dict[str, _Wanted] = {}
         self._refused: dict[str, str] = {}
@@ -45,17 +51,28 @@ class Submitter:
         """Submitted, and not yet seen in Slurm's list."""
         self._cancels: dict[str, float] = {}
         """Job ids, and when they are cancelled should they still be there."""
+        self._most: dict[str, int] = {}
+        """How many tasks the site was last seen to take at once, by the array's name."""
         self._thread: threading.Thread | None = None
         self._closing = False
         self._looked = False
 
-    def put(self, allocation_id: str, script: str, mark: Path) -> None:
+    def put(self, allocation_id: str, script: str, mark: Path, task: Task | None = None) -> None:
+        self.put_all({allocation_id: (script, mark, task)})
+
+    def put_all(self, items: Mapping[str, tuple[str, Path, Task | None]]) -> None:
+        """Those of one array go together."""
         with self._changed:
-            if allocation_id in self._wanted or allocation_id in self._sent:
-                return
-            # An earlier life of the server may have got as far as sbatch.
-            self._wanted[allocation_id] = _Wanted(script, mark, unsure=not self._looked)
+            for name, item in items.items():
+                if not self.has(name):
+                    # An earlier life of the server may have got as far as sbatch.
+                    self._wanted[name] = _Wanted(*item, unsure=not self._looked)
             self._wake()
+
+    def has(self, allocation_id: str) -> bool:
+        """Whether something is being submitted, or was and has not been seen in Slurm's list."""
+        with self._changed:
+            return allocation_id in self._wanted or allocation_id in self._sent
 
     def refuse(self, allocation_id: str, why: str) -> None:
         with self._changed:
@@ -87,7 +104,7 @@ class Submitter:
             item = self._sent.pop(allocation_id, None)
             if item is not None:
                 # It is looked for once more before it is submitted.
-                self._wanted[allocation_id] = _Wanted(item.script, item.mark, unsure=True)
+                self._wanted[allocation_id] = _Wanted(item.script, item.mark, item.task, unsure=True)
                 self._wake()
 
     def refusal(self, allocation_id: str) -> str:
@@ -143,8 +160,21 @@ class Submitter:
                     continue
             for job in ending:
                 self._end(job)
-            for name, item in due:
-                self._submit(name, item)
+            for together in self._together(due):
+                self._submit(together)
+
+    def _together(self, due: Sequence[tuple[str, _Wanted]]) -> list[dict[str, _Wanted]]:
+        """What is handed on with one call each: tasks of an array, as many as the site takes, and jobs of their own."""
+        groups: dict[str, dict[str, _Wanted]] = {}
+        for name, item in due:
+            array = item.task.array.name if item.task else ""
+            groups.setdefault(array or name, {})[name] = item
+        found = []
+        for key, group in groups.items():
+            names = list(group)
+            most = self._most.get(key, len(names))
+            found += [{name: group[name] for name in names[at : at + most]} for at in range(0, len(names), most)]
+        return found
 
     def _end(self, job: str) -> None:
         try:
@@ -159,26 +189,66 @@ class Submitter:
         with self._changed:
             self._cancels.pop(job, None)
 
-    def _submit(self, name: str, item: _Wanted) -> None:
+    def _submit(self, together: Mapping[str, _Wanted]) -> None:
+        """One job, or tasks of one array."""
+        new: Mapping[str, _Wanted] = together
         try:
-            job = self._find_job(name) if item.unsure else None
+            known: Mapping[str, str] = {}
+            if any(item.unsure for item in together.values()):
+                known = self._find_jobs(together.keys())
             self._looked = True
-            item.unsure = True
-            job = job or self._commands.submit(item.script)
+            new = {name: item for name, item in together.items() if name not in known}
+            for item in together.values():
+                item.unsure = True
+            given = self._hand_over(new) if new else {}
         except (Busy, Later) as error:
-            held = isinstance(error, Later)
-            with self._changed:
-                item.reason = f"{'Slurm takes no further job now' if held else 'Slurm does not answer'}: {error}"
-                item.unsure = not held
-                item.not_before = time.monotonic() + item.wait_s
-                item.wait_s = min(item.wait_s * 2, _MOST_WAIT_S)
+            self._hold(new, error)
             return
         except Refused as error:
-            with self._changed:
-                self._wanted.pop(name, None)
-                self._refused[name] = f"Slurm refuses the job: {error}"
+            self._refuse(new, error)
             return
-        self._accepted(name, item, job)
+        for name, job in {**known, **given}.items():
+            self._accepted(name, together[name], job)
+
+    def _hand_over(self, new: Mapping[str, _Wanted]) -> dict[str, str]:
+        """Submit; returns the jobs' ids."""
+        (name, first), *_ = new.items()
+        if first.task is None:
+            return {name: self._commands.submit(first.script)}
+        array = first.task.array
+        numbers = {name: item.task.number for name, item in new.items() if item.task}
+        job = self._commands.submit(array.script, array.tasks(numbers.values()))
+        if array.name in self._most:
+            self._most[array.name] *= 2
+        return {name: f"{job}_{number}" for name, number in numbers.items()}
+
+    def _hold(self, new: Mapping[str, _Wanted], error: Busy | Later) -> None:
+        """Try again later; of an array that is too much for the site now, a half at once."""
+        held = isinstance(error, Later)
+        with self._changed:
+            items = list(new.values())
+            task = items[0].task
+            if held and task is not None:
+                self._most[task.array.name] = max(1, len(items) // 2)
+                # Where not even one is taken, none of the others would be.
+                items = [item for item in self._wanted.values() if item.task and item.task.array is task.array]
+            for item in items:
+                item.reason = f"{'Slurm takes no further job now' if held else 'Slurm does not answer'}: {error}"
+                item.unsure = not held
+                if held and len(new) > 1:
+                    continue
+                item.not_before = time.monotonic() + item.wait_s
+                item.wait_s = min(item.wait_s * 2, _MOST_WAIT_S)
+
+    def _refuse(self, new: Mapping[str, _Wanted], error: Refused) -> None:
+        """Slurm will never take it; where it takes no array, or none so large, each gets a job of its own."""
+        with self._changed:
+            for name, item in new.items():
+                if item.task is not None and _NO_ARRAY in str(error):
+                    item.task, item.unsure = None, False
+                else:
+                    self._wanted.pop(name, None)
+                    self._refused[name] = f"Slurm refuses the job: {error}"
 
     def _accepted(self, name: str, item: _Wanted, job: str) -> None:
         with self._changed:

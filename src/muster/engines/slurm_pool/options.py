@@ -17,3 +17,5 @@ class PoolOptions(SlurmOptions):
         """A chain is one run's; runs of a pool that are cut are tried again."""
         if self.chain:
             raise errors.JobError("chain means nothing in a pool", "Leave it out: a run that is cut is tried again.")
+        if self.array_limit:
+            raise errors.JobError("array_limit means nothing in a pool", "max_nodes says how much runs at a time.")

@@ -6,9 +6,10 @@ import hashlib
 import math
 import shlex
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
+from muster.engines.slurm.arrays import ranges
 from muster.engines.slurm.containers import Container
 from muster.engines.slurm.parsing import NodeInfo
 from muster.engines.slurm.script import EXPORT, directive_lines, file_name, gpus_per_node, memory_of, of_the_site
@@ -49,17 +50,6 @@ def shape_of(options: PoolOptions, nodes: Sequence[NodeInfo]) -> tuple[int, int]
     """CPUs and GPUs of a node of the pool: what the cluster says, or all that the smallest machine has."""
     cpus = options.cpus or min((node.cpus for node in nodes), default=1)
     return cpus, min((gpus_per_node(options, node) for node in nodes), default=0)
-
-
-def ranges(numbers: Iterable[int]) -> str:
-    """`0-3,7`, as sbatch reads it."""
-    found: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if found and found[-1][1] == number - 1:
-            found[-1][1] = number
-        else:
-            found.append([number, number])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
 
 
 def _body(cluster: str, folder: Path, options: PoolOptions, gpus: int) -> list[str]:

@@ -64,8 +64,8 @@ _SEEN_TO = {
     "--wait-all-nodes",
 }
 _MEANINGLESS = {
-    "--array": "A job file runs once. Declare an input for what differs, and run it once for each value: "
-    "`muster run job.yml --input seed=3`.",
+    "--array": "A job file runs once. `muster run job.yml --array 0-199` runs it once for each value, which each run "
+    "finds in ARRAY_VALUE in place of SLURM_ARRAY_TASK_ID.",
     "--dependency": "Wait for the other run first: `muster wait RUN && muster run job.yml`.",
     "--wrap": "Give its command to `muster run -- COMMAND`.",
     "--chdir": "The command runs in a copy of the folder that `code` names.",

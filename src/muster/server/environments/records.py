@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -69,12 +69,13 @@ def settle(
     return settled
 
 
-def look_at_image(spec: Mapping[str, Json]) -> None:
-    """Find out whether the image of a job can be had on this machine, for `settle`."""
-    environment = spec.get("environment")
-    image = environment.get("image") if isinstance(environment, Mapping) else None
-    if isinstance(image, str) and image:
-        reach.look(image)
+def look_at_images(specs: Iterable[Mapping[str, Json]]) -> None:
+    """Find out whether the images of jobs can be had on this machine, for `settle`."""
+    for spec in specs:
+        environment = spec.get("environment")
+        image = environment.get("image") if isinstance(environment, Mapping) else None
+        if isinstance(image, str) and image:
+            reach.look(image)
 
 
 def _check_folder(context: Context, settled: Resolved) -> None:

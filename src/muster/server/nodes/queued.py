@@ -6,12 +6,14 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from sqlalchemy import Connection
 
 from muster import errors
-from muster.engines.base import Allocation, Cluster, Gang, GangRequest, NodeState, QueueEngine, Scripted
+from muster.engines.base import Allocation, Cluster, Gang, GangRequest, NodeState, QueueEngine, Scripted, TakesMany
 from muster.server.context import Context
+from muster.server.database.connection import Transaction
 from muster.server.database.records import ATTEMPT, PLACEMENTS, RUN, record_file
 from muster.server.nodes import queue_jobs
 from muster.server.nodes.allocations import Key, allocation_id, attempt_of, node_folders, time_left_s
@@ -33,11 +35,17 @@ class QueuedNodes:
 
     def start(self, nodes: Sequence[str]) -> None:
         """Hand the gangs of these nodes to the queue, each whole."""
-        for key in sorted({attempt_of(node) for node in nodes}):
-            if not self.context.database.read_now(lambda c, key=key: _wants_nodes(c, key)):  # type: ignore[misc]
-                continue
-            request = self.context.database.read_now(lambda c, key=key: self._request(c, key))  # type: ignore[misc]
-            self._keep_script(request)
+        keys = sorted({attempt_of(node) for node in nodes})
+        requests = self.context.database.read_now(
+            lambda c: [self._request(c, key) for key in keys if _wants_nodes(c, key)]
+        )
+        scripts = {request.id: script for request in requests if (script := self._script(request)) is not None}
+        if len(requests) > 1 and isinstance(self.engine, TakesMany):
+            scripts |= self.engine.submit_many(requests)
+            self._keep(requests, scripts)
+            return
+        self._keep(requests, scripts)
+        for request in requests:
             self.engine.submit(request)
 
     def poll(self, nodes: Sequence[str]) -> Mapping[str, NodeState]:
@@ -108,19 +116,29 @@ class QueuedNodes:
         ]
         return GangRequest(allocation_id(context, key), cluster, folders, gang, tuple(agents))
 
-    def _keep_script(self, request: GangRequest) -> None:
-        """Keep what is handed on with the run, where people look at its files."""
+    def _script(self, request: GangRequest) -> str | None:
+        """What is handed on for a gang by itself."""
         if not isinstance(self.engine, Scripted):
-            return
+            return None
         try:
-            data = self.engine.script(request).encode()
+            return self.engine.script(request)
         except errors.JobError:
             # There is no script for what cannot be asked for; the engine says so itself.
-            return
-        run_id, number = request.gang.run, request.gang.attempt
-        self.context.files.store.put(f"runs/{run_id}/attempts/{number}/{SCRIPT}", [data])
-        sha256 = hashlib.sha256(data).hexdigest()
-        self.context.database.submit(lambda t: record_file(t, run_id, number, 0, SCRIPT, len(data), sha256)).result()
+            return None
+
+    def _keep(self, requests: Sequence[GangRequest], scripts: Mapping[str, str]) -> None:
+        """Keep what is handed on with the runs, where people look at their files."""
+        kept = [(request.gang, scripts[request.id].encode()) for request in requests if request.id in scripts]
+        for gang, data in kept:
+            self.context.files.store.put(f"runs/{gang.run}/attempts/{gang.attempt}/{SCRIPT}", [data])
+        if kept:
+            self.context.database.submit(partial(_record_scripts, kept=kept)).result()
+
+
+def _record_scripts(transaction: Transaction, kept: Sequence[tuple[Gang, bytes]]) -> None:
+    for gang, data in kept:
+        digest = hashlib.sha256(data).hexdigest()
+        record_file(transaction, gang.run, gang.attempt, 0, SCRIPT, len(data), digest)
 
 
 def _wants_nodes(connection: Connection, key: Key) -> bool:

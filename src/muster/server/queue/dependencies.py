@@ -36,9 +36,16 @@ class Dependencies:
         self._wanted.pop(run_id, None)
         self.held.pop(run_id, None)
 
+    def are_on(self, run_id: str) -> bool:
+        """Whether somebody waits for this run."""
+        return bool(self._wanted) and run_id in self._theirs()
+
+    def _theirs(self) -> set[str]:
+        return {parse(text).run for wanted in self._wanted.values() for text in wanted}
+
     def update(self, transaction: Transaction, changed: Collection[str]) -> dict[str, str]:
         """Look again where something has changed; returns the runs that will never start, and why."""
-        theirs = {parse(text).run for wanted in self._wanted.values() for text in wanted}
+        theirs = self._theirs()
         if not theirs or (not self._is_new and theirs.isdisjoint(changed)):
             return {}
         self._is_new = False

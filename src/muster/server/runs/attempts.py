@@ -354,6 +354,9 @@ def _move(context: Context, transaction: Transaction, record: AttemptRecord, sta
         record.move(status, started_at=record.run.started_at or now)
     else:
         record.move(status)
+    if context.runs.queue.dependencies.are_on(record.run.id):
+        # Those who wait for it say how far it is.
+        transaction.after_commit.append(lambda: context.hub.changed(queue=True))
 
 
 def _finish(context: Context, transaction: Transaction, record: AttemptRecord) -> None:

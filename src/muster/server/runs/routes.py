@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
@@ -13,8 +14,9 @@ from fastapi.responses import StreamingResponse
 from sqlalchemy import Connection
 
 from muster import errors
-from muster.control.access import Action
+from muster.control.access import Action, Caller
 from muster.host.points import pack
+from muster.server.context import Context
 from muster.server.environments import records
 from muster.server.http import ranges
 from muster.server.http.dependencies import CallerOf, ContextOf
@@ -50,6 +52,7 @@ from muster.wire.runs import (
     MetricSeries,
     RunView,
     Submission,
+    SubmitRuns,
 )
 
 router = APIRouter(prefix="/runs", tags=["runs"])
@@ -58,12 +61,27 @@ router = APIRouter(prefix="/runs", tags=["runs"])
 @router.post("", status_code=201, dependencies=[needs(Action.SUBMIT)])
 async def submit(body: Submission, context: ContextOf, caller: CallerOf) -> RunView:
     """Submit a job, as the person whose token it is; the same key again is the same run."""
-    mine = replace(body, submitted_by=caller.subject)
-    # Outside the transaction: a registry that is away takes seconds to say nothing.
-    await asyncio.to_thread(records.look_at_image, mine.spec)
-    if wanted := inputs.unplaced(mine.spec):
-        mine = replace(mine, spec=await in_thread(lambda: inputs.placed(context, mine.spec, wanted)))
-    return await context.database.write(lambda transaction: submission.submit(context, transaction, mine))
+    mine = await _prepared(context, caller, [body])
+    return await context.database.write(lambda transaction: submission.submit(context, transaction, mine[0]))
+
+
+@router.post("/many", status_code=201, dependencies=[needs(Action.SUBMIT)])
+async def submit_many(body: SubmitRuns, context: ContextOf, caller: CallerOf) -> list[RunView]:
+    """Submit many jobs in one write: all of them, or none where one is refused."""
+    mine = await _prepared(context, caller, body.runs)
+    return await context.database.write(lambda transaction: submission.submit_many(context, transaction, mine))
+
+
+async def _prepared(context: Context, caller: Caller, given: Sequence[Submission]) -> list[Submission]:
+    """Submissions after what takes time, outside the transaction: a registry that is away takes seconds."""
+    await asyncio.to_thread(records.look_at_images, [item.spec for item in given])
+    made = []
+    for item in given:
+        spec = item.spec
+        if wanted := inputs.unplaced(spec):
+            spec = await in_thread(partial(inputs.placed, context, spec, wanted))
+        made.append(replace(item, spec=spec, submitted_by=caller.subject))
+    return made
 
 
 @router.get("", dependencies=[needs(Action.READ)])

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Connection, insert
+from sqlalchemy import Connection, insert, select
 
 from muster import errors
 from muster.clusters.options import parse_options
@@ -35,7 +36,7 @@ from muster.server.nodes import allocations, clusters
 from muster.server.notifications import subscriptions
 from muster.server.queue import dependencies
 from muster.server.runs.attempt_record import Columns
-from muster.server.runs.views import run_view
+from muster.server.runs.views import run_view, run_views
 from muster.wire import states
 from muster.wire.node.plan import PlanRequest, PlanView
 from muster.wire.people import ADMIN
@@ -48,6 +49,22 @@ _ADD_RUN = insert(tables.runs)
 def submit(context: Context, transaction: Transaction, submission: Submission) -> RunView:
     """Queue a job, and show it."""
     return run_view(context, transaction.connection, accept(context, transaction, submission))
+
+
+def submit_many(context: Context, transaction: Transaction, submissions: Sequence[Submission]) -> list[RunView]:
+    """Queue many jobs, all or none, and show them; a refusal says which of them it is about."""
+    ids = []
+    for number, submission in enumerate(submissions, 1):
+        try:
+            ids.append(accept(context, transaction, submission))
+        except errors.UserError as error:
+            if len(submissions) > 1:
+                title = submission.spec.get("display_name") or submission.spec.get("name")
+                which = f"run {number} of {len(submissions)}" + (f" ({title})" if title else "")
+                error.message = f"{which}: {error.message}"
+            raise
+    rows = {row.id: row for row in transaction.execute(select(tables.runs).where(tables.runs.c.id.in_(ids)))}
+    return run_views(context, transaction.connection, [rows[run_id] for run_id in ids])
 
 
 def accept(context: Context, transaction: Transaction, submission: Submission, holds_cpus: bool = True) -> str:

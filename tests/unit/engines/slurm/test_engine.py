@@ -14,8 +14,8 @@ from muster import errors
 from muster.engines.base import Allocation, AllocationState, Cluster, Gang, GangRequest
 from muster.engines.slurm.commands import Busy, Commands, Refused
 from muster.engines.slurm.engine import SlurmEngine
+from muster.engines.slurm.names import job_name
 from muster.engines.slurm.options import SlurmOptions
-from muster.engines.slurm.script import job_name
 from muster.engines.slurm.sites import SlurmSites
 from muster.host.locks import FileLock
 from muster.paths import NodePaths
@@ -297,17 +297,6 @@ def test_one_that_was_never_handed_on_is_gone_without_an_end(bed: Bed):
     allocation = bed.allocation()
     state = bed.poll(allocation)
     assert (set(state.nodes.values()), state.ending) == ({"gone"}, None)
-
-
-@pytest.mark.parametrize(("version", "works"), [("23.11.4", True), ("23.11.4", False), ("20.11.9", True)])
-def test_old_and_new_versions_are_asked_in_the_way_they_answer(tmp_path: Path, version: str, works: bool):
-    slurm = FakeSlurm(version)
-    slurm.json_works = works
-    bed = Bed(tmp_path, slurm)
-    allocation = bed.allocation()
-    bed.submitted(allocation)
-    assert "waits behind jobs of higher priority" in bed.poll(allocation).reason
-    bed.engine.close()
 
 
 def test_the_nodes_of_a_cluster_are_those_of_its_partition(bed: Bed):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import datetime
 
 import pytest
@@ -18,43 +17,11 @@ from muster.engines.slurm.parsing import (
     sacct_text,
     seconds_of,
     sinfo_text,
-    squeue_json,
     squeue_text,
     usage_text,
     version_of,
 )
 from muster.wire.queue_jobs import JobUsage
-
-OLD_JSON = {
-    "job_id": 12, "name": "muster-a.1", "job_state": "RUNNING", "state_reason": "None", "restart_cnt": 1,
-    "time_limit": 60, "start_time": 1000, "end_time": 4600, "nodes": "n[1-2]",
-}  # fmt: skip
-NEW_JSON = OLD_JSON | {
-    "job_state": ["RUNNING", "COMPLETING"],
-    "time_limit": {"set": True, "infinite": False, "number": 60},
-    "start_time": {"set": True, "infinite": False, "number": 1000},
-    "end_time": {"set": True, "infinite": False, "number": 4600},
-}
-
-
-@pytest.mark.parametrize("job", [OLD_JSON, NEW_JSON])
-def test_json_of_old_and_new_versions_is_read_alike(job: dict[str, object]):
-    expected = Job("12", "muster-a.1", "RUNNING", "", 1, 30.0, 3600.0, "n[1-2]")
-    assert squeue_json(json.dumps({"jobs": [job]}), 1030.0) == [expected]
-
-
-def test_a_job_that_waits_has_the_start_that_slurm_expects():
-    waiting = OLD_JSON | {"job_state": "PENDING", "start_time": 5000}
-    assert squeue_json(json.dumps({"jobs": [waiting]}), 1030.0)[0].starts_at == 5000.0
-    assert squeue_json(json.dumps({"jobs": [waiting | {"start_time": 0}]}), 1030.0)[0].starts_at is None
-
-
-def test_json_of_an_unknown_shape_is_not_guessed_at():
-    for text in ('{"work": []}', '{"jobs": [{"id": 1}]}', '{"jobs": 3}', "[]"):
-        with pytest.raises(ValueError, match="unknown way"):
-            squeue_json(text, 0.0)
-    with pytest.raises(ValueError, match="Expecting value"):
-        squeue_json("squeue: error", 0.0)
 
 
 def test_text_columns_are_read_by_their_width_whatever_they_hold():

@@ -13,12 +13,12 @@ from muster import errors
 from muster.engines.base import Cluster, NodeState
 from muster.engines.slurm.commands import Commands
 from muster.engines.slurm.engine import SlurmEngine
+from muster.engines.slurm.names import allocation_of
 from muster.engines.slurm.parsing import NodeInfo
-from muster.engines.slurm.script import allocation_of
 from muster.engines.slurm.sites import SlurmSites
 from muster.engines.slurm_pool.engine import SlurmPool
 from muster.engines.slurm_pool.options import PoolOptions
-from muster.engines.slurm_pool.script import make_pool_script, pool_name, ranges
+from muster.engines.slurm_pool.script import make_pool_script, pool_name
 from muster.paths import NodePaths
 from muster.testing.slurm import FakeSlurm
 from muster.wire.node.agents import AgentConfig
@@ -168,7 +168,3 @@ def test_a_pool_may_leave_the_gpus_to_others():
     }
     asked = {gpus: [line for line in script.splitlines() if "gres" in line] for gpus, script in by_gpus.items()}
     assert asked == {None: ["#SBATCH --gres=gpu:4"], 0: [], 1: ["#SBATCH --gres=gpu:1"]}
-
-
-def test_ranges():
-    assert [ranges(numbers) for numbers in ([3], [0, 1, 2], [5, 1, 2, 9])] == ["3", "0-2", "1-2,5,9"]

@@ -11,8 +11,8 @@ from tests.unit.server.conftest import Server
 from muster.errors import Conflict, JobError
 from muster.job.explain import make_spec
 from muster.server.database import tables
-from muster.server.runs.submission import accept, new_id, submit
-from muster.wire.runs import RunView, Submission
+from muster.server.runs.submission import accept, new_id, submit, submit_many
+from muster.wire.runs import RunView, Submission, SubmitRuns
 
 GANG = {"type": "pytorch", "process_count_per_instance": 2}
 
@@ -98,3 +98,21 @@ def test_ids_are_readable(server: Server, name: str, stem: str) -> None:
     spec = make_spec(job(display_name=name))
     assert new_id(spec).startswith(stem) and len(new_id(spec)) == len(stem) + 8
     assert new_id(spec) != new_id(spec)
+
+
+def test_many_jobs_are_taken_in_their_order_or_none_is(server: Server) -> None:
+    many = [Submission(f"m{number}", job(display_name=f"n{number}")) for number in range(3)]
+    views = server.write(lambda transaction: submit_many(server.context, transaction, many))
+    assert [view.display_name for view in views] == ["n0", "n1", "n2"]
+    again = server.write(lambda transaction: submit_many(server.context, transaction, many))
+    assert [view.id for view in again] == [view.id for view in views]
+    bad = [Submission("m3", job()), Submission("m4", job(display_name="wrong", compute="nowhere"))]
+    with pytest.raises(JobError, match=r"run 2 of 2 \(wrong\): there is no compute 'nowhere'"):
+        server.write(lambda transaction: submit_many(server.context, transaction, bad))
+    keys = server.write(lambda transaction: transaction.execute(select(tables.runs.c.key)).scalars().all())
+    assert sorted(keys) == ["m0", "m1", "m2"]
+
+
+def test_more_runs_than_one_call_takes_are_refused_by_number() -> None:
+    with pytest.raises(ValueError, match="the number of runs 1001 is out of range"):
+        SubmitRuns(tuple(Submission(str(number), {}) for number in range(1001)))

@@ -52,7 +52,7 @@ def rerun(
     document = again(earlier, parse_pairs("--input", inputs or []), parse_pairs("--set", settings or []), name)
     python = sys.executable if document.get("environment") is None else None
     view = client.submit(make_spec(document), earlier.snapshot, None, python)
-    record(client, view.id, Path.cwd(), ["muster", *sys.argv[1:]])
+    record(client, [view.id], Path.cwd(), ["muster", *sys.argv[1:]])
     for text in view.notices:
         notice(text)
     if detach:

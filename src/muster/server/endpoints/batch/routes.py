@@ -103,6 +103,6 @@ async def invoke_batch(name: str, body: BatchRequest, context: ContextOf, caller
 
 async def _placed(context: Context, job: Submission) -> Submission:
     """The job with its models where nodes can read them; outside of a transaction, since it takes time."""
-    await asyncio.to_thread(environments.look_at_image, job.spec)
+    await asyncio.to_thread(environments.look_at_images, [job.spec])
     wanted = inputs.unplaced(job.spec)
     return job if not wanted else replace(job, spec=await in_thread(lambda: inputs.placed(context, job.spec, wanted)))
