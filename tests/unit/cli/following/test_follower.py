@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from muster.cli.following.display import PlainDisplay
-from muster.cli.following.follower import Abandoned, Follower, Interrupts, Screen
+from muster.cli.following.follower import Abandoned, Follower, Screen
+from muster.cli.following.interrupts import Interrupts
 from muster.cli.following.lines import Merger
 from muster.cli.following.state import RunState
 from muster.client.sse import StreamItem
