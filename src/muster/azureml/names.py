@@ -283,7 +283,6 @@ REFUSED: Mapping[str, str] = {
     "azure.ai.ml.entities.CertificateConfiguration": (
         "certificates open no storage here; use ServicePrincipalConfiguration, a key or a SAS"
     ),
-    "azure.ai.ml.entities.DataCollector": "requests are not collected; have run() write what is to be kept",
     "azure.ai.ml.entities.DataImport": "download the data, and give it to the job as an input",
     "azure.ai.ml.entities.ModelPackage": "an endpoint serves a model as it is; docs/endpoints.md",
     "azure.ai.ml.entities.ServerlessEndpoint": _AZURES_OWN,

@@ -56,7 +56,7 @@ class Cancelling(Protocol):
 
 
 def submitted(client: Cancelling, ask: Callable[[], RunView], then: Callable[[RunView], object]) -> RunView:
-    """The run that `ask` makes, after `then` was done with it; Ctrl-C meanwhile cancels it, as it does once followed."""
+    """The run that `ask` makes, after `then` was done with it; Ctrl-C meanwhile cancels it."""
     view: RunView | None = None
     try:
         with Interrupts(held=1) as interrupts:
