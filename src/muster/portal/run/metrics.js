@@ -42,7 +42,7 @@ export function Metrics({ run, points, system = false, most = 0 }) {
   }
   return html`
     ${!most && html`<${Controls} look=${look} find=${find} count=${fitting.length} system=${system} />`}
-    <div class="grid">${shown.map(([name, summaries]) => html`isSingle([name, summaries])
+    <div class="grid">${shown.map(([name, summaries]) => isSingle([name, summaries])
       ? html`<${Single} key=${name} name=${name} summaries=${summaries} />`
       : html`<${Card} key=${name} run=${run} name=${name} summaries=${summaries} look=${look} takers=${takers.current} />`)}</div>`;
 }
