@@ -329,7 +329,7 @@ def _compute(view: ClusterView) -> entities.AmlCompute:
         size=view.size.name if view.size else "",
         min_instances=view.min_nodes,
         max_instances=view.max_nodes,
-        idle_time_before_scale_down=view.idle_seconds_before_scaledown,
+        idle_time_before_scale_down=int(view.idle_seconds_before_scaledown),
         tier=view.vm_priority,
         provisioning_state=compute.ClusterStatus(view).provisioning_state,
     )

@@ -200,7 +200,7 @@ class AmlCompute:
         size: str = "",
         min_instances: int = 0,
         max_instances: int = 1,
-        idle_time_before_scale_down: float | None = None,
+        idle_time_before_scale_down: int | None = None,
         tier: str = "dedicated",
         **kwargs: Any,
     ) -> None:

@@ -38,7 +38,8 @@ def throughput_metric(metrics: Mapping[str, Json]) -> str | None:
 def loss(metrics: Mapping[str, Json]) -> float | None:
     """The first metric that is called a loss; NaN and infinity are among them."""
     name = loss_metric(metrics)
-    return None if name is None else float(metrics[name])
+    value = None if name is None else metrics[name]
+    return float(value) if isinstance(value, int | float | str) else None
 
 
 def loss_metric(metrics: Mapping[str, Json]) -> str | None:
