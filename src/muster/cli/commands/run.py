@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from muster.cli.console import notice, say
-from muster.cli.following.interrupts import submitted
+from muster.cli.interrupts import submitted
 from muster.cli.lazy import find
 from muster.cli.options import Json, argument, option, print_result, seconds_of, switch
 from muster.cli.overrides import Overrides, is_job_file, parse_env, parse_pairs, script_job, with_overrides

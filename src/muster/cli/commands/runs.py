@@ -16,7 +16,7 @@ import typer
 from muster.cli import exits
 from muster.cli.console import Paint, patience, print_lines, say
 from muster.cli.console import columns as terminal_columns
-from muster.cli.following.interrupts import submitted
+from muster.cli.interrupts import submitted
 from muster.cli.lazy import find
 from muster.cli.options import (
     Json,

@@ -15,9 +15,9 @@ import typer
 from muster.cli import exits
 from muster.cli.console import Paint, columns, is_terminal, print_lines, say
 from muster.cli.following.display import Display, QuietDisplay, open_display
-from muster.cli.following.interrupts import Interrupts
 from muster.cli.following.lines import Line, Merger, clean
 from muster.cli.following.state import RunState
+from muster.cli.interrupts import Interrupts
 from muster.cli.options import print_json
 from muster.cli.views.run import ref, summary
 from muster.client.sse import StreamItem

@@ -13,7 +13,7 @@ import typer
 from muster.cli.commands.models.score import fetch_results
 from muster.cli.commands.run import Upload, follow, tell
 from muster.cli.console import columns, notice, say
-from muster.cli.following.interrupts import submitted
+from muster.cli.interrupts import submitted
 from muster.cli.lazy import find
 from muster.cli.options import Json, argument, option, print_json, print_result, seconds_of, switch
 from muster.cli.overrides import parse_pairs

@@ -11,7 +11,7 @@ import typer
 import yaml
 
 from muster.cli.commands.run import follow, tell
-from muster.cli.following.interrupts import submitted
+from muster.cli.interrupts import submitted
 from muster.cli.options import Json, Run, option, switch
 from muster.cli.overrides import Overrides, parse_pairs, with_overrides
 from muster.client.connect import connect

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from muster.cli.following.interrupts import submitted
+from muster.cli.interrupts import submitted
 from muster.wire.runs import RunView
 
 View = Callable[..., RunView]
