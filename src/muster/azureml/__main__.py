@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import runpy
 import sys
+import traceback
 from pathlib import Path
 
-from muster.azureml.finder import install
+from muster.azureml.finder import Refused, install
 from muster.errors import MusterError
 
 _USAGE = (
@@ -34,7 +35,19 @@ def main(words: list[str]) -> int:
         if error.hint:
             print(f"  {error.hint}", file=sys.stderr)
         return 1
+    except Refused as error:
+        print(f"error: {_where(error, script)}{error.msg}", file=sys.stderr)
+        return 1
     return 0
+
+
+def _where(error: BaseException, script: Path) -> str:
+    """The line that asked for it, of the script or of a module of its own."""
+    folder = script.resolve().parent
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if folder in Path(frame.filename).resolve().parents
+    ]
+    return f"{frames[-1].filename}:{frames[-1].lineno}: " if frames else ""
 
 
 if __name__ == "__main__":

@@ -18,6 +18,14 @@ def install() -> None:
         sys.meta_path.insert(0, MusterFinder())
 
 
+class Refused(ImportError):
+    """An import of something of Azure ML's that Muster does not have."""
+
+
+class RefusedModule(Refused, ModuleNotFoundError):
+    """The same of a whole module."""
+
+
 class MusterFinder(MetaPathFinder):
     """Finds every module of the table, and refuses the others of those packages by name."""
 
@@ -29,7 +37,7 @@ class MusterFinder(MetaPathFinder):
         if fullname in MODULES:
             return ModuleSpec(fullname, MusterLoader(), is_package=True)
         if fullname.split(".")[0] == "azureml" or fullname.startswith("azure.ai.ml."):
-            raise ModuleNotFoundError(refusal(fullname), name=fullname)
+            raise RefusedModule(refusal(fullname), name=fullname)
         return None
 
 
@@ -60,6 +68,6 @@ def _missing(module: str, names: Sequence[str]) -> object:
         if name.startswith("__") or f"{module}.{name}" in MODULES:
             raise AttributeError(name)
         # Of an AttributeError `from … import …` would drop the text.
-        raise ImportError(refusal(f"{module}.{name}", names), name=f"{module}.{name}")
+        raise Refused(refusal(f"{module}.{name}", names), name=f"{module}.{name}")
 
     return __getattr__

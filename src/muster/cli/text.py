@@ -72,7 +72,9 @@ def number(value: object) -> str:
         return str(value)
     if not isfinite(value):  # as everywhere else: NaN, Infinity
         return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
-    return f"{value:,.1f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
+    if 1000 <= abs(value) < 1e9:
+        return f"{value:,.0f}" if value.is_integer() else f"{value:,.1f}"
+    return f"{value:.4g}"
 
 
 def moment(at: float | None, now: float) -> str:

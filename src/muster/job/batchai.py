@@ -28,6 +28,7 @@ _FILE_SERVER_KEYS = ("dataDisks", "sshConfiguration")
 _ROOT = re.compile(r"\$\{?AZ_BATCHAI_(?:JOB_)?MOUNT_ROOT\}?")
 _MOUNTED = re.compile(_ROOT.pattern + r"/([A-Za-z0-9_.-]+)")
 _NOISE = re.compile(r"\s*(echo|cat|ifconfig|ibv_devinfo|nvidia-smi|env|printenv|hostname|source\s+\S*mpivars\S*)\b")
+_SCRIPT = re.compile(r"""(?<![^\s"'])([\w.-]+(?:/[\w.-]+)+\.(?:py|sh))(?![^\s"'])""")
 _PRIORITIES = {"low": "low", "normal": "medium", "high": "high"}
 _WALL_CLOCK = re.compile(r"(?:(\d+)\.)?(\d+):(\d+):(\d+)")
 _ISO_PERIOD = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?")
@@ -97,6 +98,7 @@ class _Translation:
         command, distribution, held = self._command(nodes)
         self._mounts(command)
         data: dict[str, Json] = {
+            **({"code": "."} if self._is_beside(command) else {}),
             "command": "\n".join([*self._preamble(), command]),
             "resources": {"instance_count": held, **self._memory()},
             "inputs": self._inputs,
@@ -148,6 +150,11 @@ class _Translation:
             path = self._place(f"$AZ_BATCHAI_MOUNT_ROOT/{mount}")
             self._inputs[name] = {"type": "uri_folder", "path": path}
             self._links.append(f'ln -sfn "$MUSTER_INPUT_{name}" "$AZ_BATCHAI_MOUNT_ROOT"/{shlex.quote(mount)}')
+
+    def _is_beside(self, command: str) -> bool:
+        """Whether the command names a script in a folder beside the file (Batch AI had them in mounts alone)."""
+        scripts = _SCRIPT.findall(command)
+        return any(self._is_folder(script.rpartition("/")[0]) for script in scripts)
 
     # The command
 

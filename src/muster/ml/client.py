@@ -294,12 +294,12 @@ class Clusters(Operations):
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
 
-    def get(self, name: str) -> ClusterView:
-        return self._workspace.client.cluster(name)
+    def get(self, name: str) -> entities.AmlCompute:
+        return _compute(self._workspace.client.cluster(name))
 
-    def list(self, **kwargs: Any) -> Iterator[ClusterView]:
+    def list(self, **kwargs: Any) -> Iterator[entities.AmlCompute]:
         """Every cluster."""
-        return iter(self._workspace.client.clusters())
+        return map(_compute, self._workspace.client.clusters())
 
     def begin_delete(self, name: str, **kwargs: Any) -> Done:
         """Delete a cluster once its runs have ended."""
@@ -321,6 +321,18 @@ class Clusters(Operations):
         )
         compute.ComputeTarget.create(self._workspace, wanted.name, described)
         return Done(self.get(wanted.name))
+
+
+def _compute(view: ClusterView) -> entities.AmlCompute:
+    return entities.AmlCompute(
+        name=view.name,
+        size=view.size.name if view.size else "",
+        min_instances=view.min_nodes,
+        max_instances=view.max_nodes,
+        idle_time_before_scale_down=int(view.idle_seconds_before_scaledown),
+        tier=view.vm_priority,
+        provisioning_state=compute.ClusterStatus(view).provisioning_state,
+    )
 
 
 __all__ = ["Done", "Job", "Jobs", "MLClient"]

@@ -190,6 +190,9 @@ class Model:
 class AmlCompute:
     """A cluster whose nodes come and go."""
 
+    type = "amlcompute"
+    location = "local"
+
     def __init__(
         self,
         *,
@@ -207,6 +210,7 @@ class AmlCompute:
         self.max_instances = max_instances
         self.idle_time_before_scale_down = idle_time_before_scale_down
         self.tier = tier
+        self.provisioning_state = str(kwargs.get("provisioning_state", "Succeeded"))
 
 
 class ResourceRequirementsSettings(Described):

@@ -97,3 +97,8 @@ export function timeLeft(run, now = Date.now() / 1000) {
   if (from[1] !== to[1]) return `${from.join(" ")} – ${to.join(" ")} left`;
   return `${from[0] === to[0] ? to[0] : `${from[0]}–${to[0]}`} ${to[1]} left`;
 }
+
+/** What happened, without which rank it was: where there is little room, that comes first. @param {string} text */
+export function withoutRank(text) {
+  return text.replace(/^rank \d+ on [^\s:]+:? (?=\S)/, "");
+}

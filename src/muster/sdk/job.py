@@ -115,7 +115,7 @@ class _Inputs:
         name = data.name or f"output_{len(self.outputs)}"
         if not IDENTIFIER.fullmatch(name):
             raise JobError(f"{name!r} cannot be an output's name", "Use letters, digits and '_'.")
-        self.outputs[name] = data.to_output()
+        self.outputs[name] = data.to_output(name)
         return f"${{{{outputs.{name}}}}}"
 
     def reference(self, data: DatasetConsumptionConfig | FileDataset | DataPath) -> str:

@@ -18,7 +18,7 @@ except Exception:
     cpu = AmlCompute(name="cpu-cluster", type="amlcompute", size="STANDARD_DS3_V2", min_instances=0, max_instances=2,
                      idle_time_before_scale_down=180, tier="Dedicated")
     cpu = ml_client.compute.begin_create_or_update(cpu).result()
-print(cpu.name)
+print(f"{cpu.name} of type {cpu.type}, the compute size is {cpu.size}")
 my_data = Data(path="./data/numbers.csv", type=AssetTypes.URI_FILE, description="numbers", name="numbers-v2",
                version="1")
 ml_client.data.create_or_update(my_data)

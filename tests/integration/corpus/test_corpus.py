@@ -121,6 +121,8 @@ def test_scripts_of_notebooks_complete(corpus: Path) -> None:
     assert "stored ['/test.csv', '/train.csv']" in said["several_files.py"]
     assert "files ['test.csv', 'train.csv']" in said["several_files.py"]
     assert (folder / "got-one/named-outputs/kept/numbers.csv").exists()
+    assert "files ['numbers.csv']" in said["upload_again.py"] and "kept in ['/said.txt']" in said["upload_again.py"]
+    assert "cpu-cluster of type amlcompute, the compute size is Standard_DS3_v2" in said["v2_command.py"]
 
 
 def test_files_of_batch_ai(corpus: Path) -> None:

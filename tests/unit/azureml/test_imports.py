@@ -101,3 +101,12 @@ def test_python_m_muster_is_the_command_line() -> None:
     done = subprocess.run([sys.executable, "-m", "muster", "--help"], capture_output=True, text=True, check=False)
     assert done.returncode == 0
     assert "muster run train.py" in done.stdout
+
+
+def test_an_import_that_is_refused_names_the_line_and_no_line_of_musters(tmp_path: Path) -> None:
+    (tmp_path / "tuning.py").write_text("x = 1\nfrom azureml.train.hyperdrive import choice\n")
+    done = run(tmp_path, "import tuning\n")
+    assert done.returncode == 1
+    where = f"error: {tmp_path / 'tuning.py'}:2: azureml.train.hyperdrive cannot be imported: "
+    assert done.stderr.startswith(where)
+    assert "Traceback" not in done.stderr

@@ -52,6 +52,7 @@ def test_sizes(count: float, text: str) -> None:
         (True, "True"),
         (2.31054, "2.311"),
         (12345.67, "12,345.7"),
+        (2000.0, "2,000"),
         (1e-7, "1e-07"),
         ("NaN", "NaN"),
         (float("nan"), "NaN"),

@@ -158,3 +158,16 @@ def test_what_is_no_job_says_what_to_do(properties: dict[str, Json], expected: s
     with pytest.raises(JobError) as refused:
         translate({"properties": properties}, lambda path: False)
     assert expected in refused.value.hint
+
+
+def test_a_script_in_a_folder_beside_the_file_is_sent_along(tmp_path: Path) -> None:
+    (tmp_path / "scripts").mkdir()
+
+    def code(**settings: object) -> str | None:
+        (tmp_path / "job.json").write_text(json.dumps({"properties": {**DATA, **settings}}))
+        return load_job_file(tmp_path / "job.json").spec.code
+
+    assert code(pyTorchSettings={"pythonScriptFilePath": "scripts/train.py"}) == "."
+    assert code(customToolkitSettings={"commandLine": "bash 'scripts/train.sh' --epochs 2"}) == "."
+    assert code(customToolkitSettings={"commandLine": "python other/train.py"}) is None
+    assert code(customToolkitSettings={"commandLine": "python $AZ_BATCHAI_INPUT_SCRIPTS/scripts/train.py"}) is None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -11,6 +12,7 @@ from muster.errors import JobError, NotFound
 from muster.job.parts import Input, Mpi, PyTorch, TensorFlow
 from muster.sdk.conda import CondaDependencies
 from muster.sdk.data.dataset import Dataset, OutputFileDatasetConfig
+from muster.sdk.data.datastore import Datastore
 from muster.sdk.environment import Environment, from_spec, to_spec
 from muster.sdk.job import to_job
 from muster.sdk.runconfig import (
@@ -335,3 +337,10 @@ def test_a_dockerfile_may_be_given_as_a_path(tmp_path: Path) -> None:
     (tmp_path / "Dockerfile").write_text("FROM ubuntu\n")
     described, _ = to_spec(Environment.from_dockerfile("e", tmp_path / "Dockerfile"))
     assert described == {"name": "e", "build": {"path": str(tmp_path), "dockerfile_path": "Dockerfile"}}
+
+
+def test_the_destination_of_an_output_names_its_run_and_itself() -> None:
+    store = cast(Datastore, SimpleNamespace(name="results"))
+    output = OutputFileDatasetConfig("model", destination=(store, "out/{run-id}/{output-name}"))
+    spec, _ = to_job(config(arguments=["--out", output.register_on_complete("best")]), "e")
+    assert spec.outputs["model"].path == "azureml://datastores/results/paths/out/${{name}}/model"

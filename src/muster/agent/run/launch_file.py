@@ -117,8 +117,8 @@ class LaunchFiles:
             "MUSTER_CHECKPOINT_DIR": str(paths.checkpoints),
             **({"MUSTER_RESUME_DIR": prepared.resume} if prepared.resume else {}),
             **({"MUSTER_MOUNTS": str(paths.mounts)} if prepared.mounts else {}),
-            **{f"MUSTER_INPUT_{name}": value for name, value in prepared.inputs.items()},
-            **{f"MUSTER_OUTPUT_{name}": value for name, value in prepared.outputs.items()},
+            **_named("INPUT", prepared.inputs),
+            **_named("OUTPUT", prepared.outputs),
         }
 
     def _launch(self) -> Launch:
@@ -195,3 +195,8 @@ def _find(program: str, path: str, cwd: Path) -> str:
     if "/" in program:
         return program if program.startswith("/") else os.path.normpath(cwd / program)
     return shutil.which(program, path=path) or ""
+
+
+def _named(kind: str, paths: Mapping[str, str]) -> dict[str, str]:
+    """The variables with the paths of inputs or outputs, by Muster's names and by Azure ML's."""
+    return {f"{prefix}_{kind}_{name}": path for name, path in paths.items() for prefix in ("MUSTER", "AZURE_ML")}

@@ -15,12 +15,13 @@ import typer
 
 from muster.cli.arrays import TAG, Array, array_name, member, parse_array
 from muster.cli.console import notice, say
+from muster.cli.interrupts import submitted
 from muster.cli.lazy import find
 from muster.cli.options import Json, argument, option, print_result, seconds_of, switch
 from muster.cli.overrides import Overrides, is_job_file, parse_env, parse_pairs, script_job, with_overrides
 from muster.client.api import Client
 from muster.client.connect import connect
-from muster.client.submit import submit, submit_many
+from muster.client.submit import gathered, submit_many
 from muster.errors import JobError
 from muster.job.explain import make_spec
 from muster.job.jobfile import LoadedJob, read_job_file
@@ -179,13 +180,26 @@ def begin(job: LoadedJob) -> tuple[Client, RunView]:
     """Submit a job, with a line about its code where that takes long."""
     client = connect()
     upload = Upload()
-    view = submit(client, job.spec, job.base_dir, python=sys.executable, notices=job.notices, progress=upload.advance)
+    python = sys.executable
+    made = gathered(client, job.spec, job.base_dir, python=python, notices=job.notices, progress=upload.advance)
     upload.end()
-    # From here on the run is under way: what it came from is gathered beside it.
-    find("following.origin:keep")(client, [view], job)
+
+    def ask() -> RunView:
+        return client.submit(made.spec, made.snapshot, None, python, made.notices, made.packages)
+
+    def then(view: RunView) -> None:
+        # From here on the run is under way: what it came from is gathered beside it.
+        find("following.origin:keep")(client, [view], job)
+        tell(view)
+
+    return client, submitted(client, ask, then)
+
+
+def tell(view: RunView) -> None:
+    """Print the notices of a run that was just made, and load what follows it: its ranks start meanwhile."""
     for text in view.notices:
         notice(text)
-    return client, view
+    find("following.follower:follow_to_end")
 
 
 def start_array(jobs: Sequence[LoadedJob], *, detach: bool, quiet: bool, as_json: bool) -> int:
@@ -211,7 +225,6 @@ def follow(client: Client, view: RunView, *, detach: bool, quiet: bool, as_json:
     if detach:
         print_result(view, [view.id], as_json)
         return 0
-    # The server starts the ranks while what shows them is loaded.
     return int(find("following.follower:follow_to_end")(client, view, quiet=quiet, as_json=as_json))
 
 

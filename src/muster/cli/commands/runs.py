@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 from typing import Annotated
 
@@ -16,6 +17,7 @@ from muster.cli import exits
 from muster.cli.console import Paint, patience, print_lines, say
 from muster.cli.console import columns as terminal_columns
 from muster.cli.following.several import ended, show_end, worst
+from muster.cli.interrupts import submitted
 from muster.cli.lazy import find
 from muster.cli.options import (
     Json,
@@ -139,7 +141,7 @@ def retry(
             raise Conflict(f"{view.id} is {view.status}; only a run that has ended can be retried.")
     follows = len(views) == 1 and not detach
     cursor = _end_of(client, views[0]) if follows else None
-    started = [client.retry(view.id) for view in views]
+    started = [submitted(client, partial(client.retry, view.id), lambda again: None) for view in views]
     for again in started:
         newest = next(iter(again.checkpoints), None)
         start = f"resumes from {newest.name}" if newest else "starts from the beginning"

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
-from types import FrameType, TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
 import typer
 
@@ -19,6 +17,7 @@ from muster.cli.console import Paint, columns, is_terminal, print_lines, say
 from muster.cli.following.display import Display, QuietDisplay, open_display
 from muster.cli.following.lines import Line, Merger, clean
 from muster.cli.following.state import RunState
+from muster.cli.interrupts import Interrupts
 from muster.cli.options import print_json
 from muster.cli.views.run import ref, summary
 from muster.client.sse import StreamItem
@@ -95,44 +94,6 @@ def follow_to_end(client: Streaming, view: RunView, *, quiet: bool, as_json: boo
         out = sys.stdout if sys.stdout.isatty() else sys.stderr
         print_lines(["", *summary(view, Paint.of(out), time.time(), columns(out))], out)
     return exits.EXIT_CODES.get(status, exits.EXIT_FAILED)
-
-
-class Interrupts:
-    """Counts Ctrl-C; breaks off only a wait, so that nothing half done is left."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._waiting = False
-
-    def __enter__(self) -> Self:
-        # SIGTERM ends the client alone, as a closed terminal does, but leaves the screen in order.
-        self._before = {
-            signal.SIGINT: signal.signal(signal.SIGINT, self._pressed),
-            signal.SIGTERM: signal.signal(signal.SIGTERM, _leave),
-        }
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    @contextmanager
-    def waiting(self) -> Iterator[None]:
-        self._waiting = True
-        try:
-            yield
-        finally:
-            self._waiting = False
-
-    def _pressed(self, _number: int, _frame: FrameType | None) -> None:
-        self.count += 1
-        if self._waiting:
-            self._waiting = False
-            raise KeyboardInterrupt
-
-
-def _leave(number: int, _frame: FrameType | None) -> None:
-    raise SystemExit(128 + number)
 
 
 class Abandoned(Exception):

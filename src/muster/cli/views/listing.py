@@ -37,7 +37,7 @@ _COLUMNS: Mapping[str, tuple[Column, Cell]] = {
     "user": (Column("USER", 8), lambda view, now: view.submitted_by or "-"),
     "compute": (Column("COMPUTE", 8), lambda view, now: view.compute),
     "tags": (Column("TAGS", 8), lambda view, now: ",".join(f"{key}={value}" for key, value in view.tags.items())),
-    "progress": (Column("PROGRESS", 8, leaves=3), lambda view, now: progress_left(view, now) or "-"),
+    "progress": (Column("PROGRESS", 15, leaves=3), lambda view, now: progress_left(view, now) or "-"),
     "command": (Column("COMMAND", 12), lambda view, now: command_text(view.spec.get("command"))),
     "job": (Column("JOB"), lambda view, now: job.id if (job := queue_job(view)) else ""),
     "partition": (Column("PARTITION"), lambda view, now: job.partition if (job := queue_job(view)) else ""),
@@ -126,7 +126,7 @@ def server_order(sort: str) -> SummaryQuery | None:
     )
     if column is not None:
         return SummaryQuery(sort=column, ascending=ascending)
-    if name in _COLUMNS or name.startswith(("tag.", "input.")):
+    if name in _COLUMNS or name.startswith(("tag.", "tags.", "input.", "inputs.")):
         return None
     by, metric = summary_of(name)
     return SummaryQuery(metric=metric, by=by, ascending=ascending)
@@ -223,10 +223,10 @@ def _value(view: RunView, name: str) -> str:
     kind, dot, rest = name.partition(".")
     if name in view.metrics:
         return figure(name, view.metrics[name])
-    if dot and kind == "tag":
+    if dot and kind in ("tag", "tags"):
         return view.tags.get(rest, "")
     inputs = view.spec.get("inputs")
-    if dot and kind == "input" and isinstance(inputs, Mapping) and rest in inputs:
+    if dot and kind in ("input", "inputs") and isinstance(inputs, Mapping) and rest in inputs:
         return input_text(inputs[rest])
     return ""
 

@@ -37,10 +37,16 @@ def throughput_metric(metrics: Mapping[str, Json]) -> str | None:
 
 def loss(metrics: Mapping[str, Json]) -> float | None:
     """The first metric that is called a loss; NaN and infinity are among them."""
-    for name, value in list(metrics.items()):
-        if _LOSS.fullmatch(name) and (is_number(value) or value in _NOT_FINITE):
-            return float(value)
-    return None
+    name = loss_metric(metrics)
+    value = None if name is None else metrics[name]
+    return float(value) if isinstance(value, int | float | str) else None
+
+
+def loss_metric(metrics: Mapping[str, Json]) -> str | None:
+    """Which one that is."""
+    found = list(metrics.items())
+    names = (name for name, value in found if _LOSS.fullmatch(name) and (is_number(value) or value in _NOT_FINITE))
+    return next(names, None)
 
 
 def figure(name: str, value: Json) -> str:

@@ -11,7 +11,7 @@ from muster.cli.console import Paint
 from muster.cli.text import ago, counted, date, duration, moment, number, shorten, size, table, wrapped
 from muster.cli.views.columns import Column, fit
 from muster.cli.views.listing import between, command_text, first_line, input_text, progress_text, run_time
-from muster.cli.views.metrics import figure, loss, throughput
+from muster.cli.views.metrics import figure, is_number, loss, loss_metric, throughput, throughput_metric
 from muster.cli.views.movement import silence
 from muster.cli.views.queue_job import queue_job
 from muster.cli.views.queue_job import rows as queue_rows
@@ -24,6 +24,8 @@ from muster.wire.tracking import RunMetric
 from muster.wire.verdicts import RankExit, Verdict, VerdictEvidence
 
 MAX_FILES = 12
+_OTHERS = 4
+"""How many metrics stand in a summary."""
 
 
 _SERVICES = ("muster.scoring.serve", "muster.scoring.door")
@@ -45,7 +47,8 @@ def summary(view: RunView, paint: Paint, now: float, room: int | None = None) ->
         total = size(sum(entry.size for entry in kept))
         rows.append(("outputs", f"{counted(len(kept), 'file')}, {total}: muster download {name} outputs"))
     rows.append(("logs", f"muster logs {name}"))
-    rows.append(("metrics", f"muster metrics {name}") if _logged(view.metrics) else ("more", f"muster show {name}"))
+    more = ("metrics", f"{_others(view)}muster metrics {name}")
+    rows.append(more if _logged(view.metrics) else ("more", f"muster show {name}"))
     return lines + _labelled(rows, paint, room)
 
 
@@ -186,6 +189,18 @@ def _figures(view: RunView) -> list[tuple[str, str | None]]:
         ("data wait", _data_wait(view)),
         ("loss", None if value is None else number(value) + ("" if isfinite(value) else ": the training diverged")),
     ]
+
+
+def _others(view: RunView) -> str:
+    """Such as `accuracy 0.93, f1 0.9, 3 more: `: what was logged beside the loss and the throughput."""
+    shown = (loss_metric(view.metrics), throughput_metric(view.metrics))
+    found = [
+        f"{name} {figure(name, value)}"
+        for name, value in view.metrics.items()
+        if name not in shown and _logged([name]) and is_number(value)
+    ]
+    more = [f"{len(found) - _OTHERS} more"] if len(found) > _OTHERS else []
+    return f"{', '.join([*found[:_OTHERS], *more])}: " if found else ""
 
 
 def _not_scored(view: RunView) -> str | None:

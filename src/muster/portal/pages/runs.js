@@ -4,7 +4,7 @@ import { get, getPage, mayChange, send, useCall } from "../api.js";
 import { Link, go, setQuery, useHere } from "../router.js";
 import { Ask, Problem, say, sayError } from "../parts/notices.js";
 import { ProgressBar, Status } from "../parts/common.js";
-import { ACTIVE, ago, duration, hasEnded, moment, number, runTime, title } from "../format.js";
+import { ACTIVE, ago, duration, hasEnded, moment, number, runTime, title, withoutRank } from "../format.js";
 
 const ROW = 38;
 const LIVE_MS = 2000;
@@ -19,7 +19,7 @@ const COLUMNS = {
   nodes: { name: "Nodes × ranks", width: "7.5rem", sort: "nodes", num: true, show: (run) => `${run.num_nodes} × ${run.num_ranks / run.num_nodes}` },
   progress: { name: "Progress", width: "18rem", show: (run) => html`<${ProgressBar} run=${run} />` },
   tags: { name: "Tags", width: "12rem", show: (run) => Object.entries(run.tags).map(([name, value]) => `${name}=${value}`).join(" ") },
-  why: { name: "What happened", width: "20rem", show: (run) => run.reason || run.verdict },
+  why: { name: "What happened", width: "20rem", show: (run) => run.reason || withoutRank(run.verdict || "") },
 };
 const USUAL = ["experiment", "created", "duration", "progress", "why"];
 const VALUES = ["best", "last", "least", "greatest"];

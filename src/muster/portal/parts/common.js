@@ -1,5 +1,5 @@
 // Small things that several pages show.
-import { html } from "../view.js";
+import { html, useEffect, useRef } from "../view.js";
 import { setQuery } from "../router.js";
 import { duration, hasEnded, number, share, timeLeft } from "../format.js";
 
@@ -27,7 +27,10 @@ export function ProgressBar({ run }) {
 
 /** The parts of a page, the chosen one in the address. */
 export function Tabs({ tabs, chosen }) {
-  return html`<div class="tabs" role="tablist">
+  const strip = useRef(null);
+  // On a phone not all of them fit.
+  useEffect(() => strip.current?.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest", inline: "nearest" }), [chosen]);
+  return html`<div class="tabs" role="tablist" ref=${strip}>
     ${tabs.map(([key, name]) => html`<button role="tab" key=${key} aria-selected=${key === chosen ? "true" : "false"}
       onClick=${() => setQuery({ tab: key === tabs[0][0] ? null : key })}>${name}</button>`)}
   </div>`;

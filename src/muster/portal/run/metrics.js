@@ -17,6 +17,7 @@ export function Metrics({ run, points, system = false, most = 0 }) {
   const find = query.get("metric") || "";
   const { data, error, again } = useCall(() => get(`/runs/${encodeURIComponent(run.id)}/metrics/summaries`), [run.id, run.status]);
   const names = useMemo(() => namesOf(data || [], system), [data, system]);
+  const isSingle = ([, summaries]) => hasEnded(run.status) && summaries.every((one) => one.count === 1);
   const takers = useRef(/** @type {Map<string, (point: any) => void>} */ (new Map()));
   useEffect(() => {
     const known = new Set((data || []).map((one) => one.name));
@@ -33,14 +34,17 @@ export function Metrics({ run, points, system = false, most = 0 }) {
   if (error) return html`<${Problem} error=${error} />`;
   if (!data) return null;
   const fitting = names.filter(([name]) => name.toLowerCase().includes(find.toLowerCase()));
-  const shown = most ? fitting.slice(0, most) : fitting;
+  // A curve has more than one point; where there is little room, single values are left to the list of last values.
+  const shown = most ? fitting.filter((one) => !isSingle(one)).slice(0, most) : fitting;
   if (!names.length) {
     if (most) return null;
     return html`<${Empty}>${system ? "Nodes have measured nothing yet." : html`No metrics. A script logs them with <code>Run.get_context().log(NAME, VALUE, step=STEP)</code>, or through MLflow.`}<//>`;
   }
   return html`
     ${!most && html`<${Controls} look=${look} find=${find} count=${fitting.length} system=${system} />`}
-    <div class="grid">${shown.map(([name, summaries]) => html`<${Card} key=${name} run=${run} name=${name} summaries=${summaries} look=${look} takers=${takers.current} />`)}</div>`;
+    <div class="grid">${shown.map(([name, summaries]) => isSingle([name, summaries])
+      ? html`<${Single} key=${name} name=${name} summaries=${summaries} />`
+      : html`<${Card} key=${name} run=${run} name=${name} summaries=${summaries} look=${look} takers=${takers.current} />`)}</div>`;
 }
 
 function namesOf(summaries, system) {
@@ -63,6 +67,15 @@ function Controls({ look, find, count, system }) {
     <label class="nowrap">smooth <input type="range" min="0" max="0.99" step="0.01" value=${look.smooth} onInput=${(event) => set({ smooth: Number(event.target.value) || null })} /> ${look.smooth || ""}</label>
     <span class="soft">drag to zoom, double-click to see all</span>
   </div>`;
+}
+
+/** A metric that was logged once, or once by each rank: its value, which says more than a chart with one point. */
+function Single({ name, summaries }) {
+  const show = (value) => (typeof value === "number" ? (/bytes(_per_s)?$/.test(name) ? size(value) : number(value)) : JSON.stringify(value, null, 1)?.slice(0, 4000));
+  return html`<section class="card" data-metric=${name}>
+    <h3>${name}</h3>
+    ${summaries.map((one) => html`<p class=${typeof one.last === "number" ? "single" : ""}>${typeof one.last === "number" ? show(one.last) : html`<pre class="text">${show(one.last)}</pre>`}${summaries.length > 1 && html` <small>${labelOf(one, summaries)}</small>`}</p>`)}
+  </section>`;
 }
 
 function Card({ run, name, summaries, look, takers }) {

@@ -306,12 +306,13 @@ class OutputFileDatasetConfig:
 
     read_parquet_files = read_delimited_files
 
-    def to_output(self) -> dict[str, str]:
-        """The output of a job file."""
+    def to_output(self, name: str) -> dict[str, str]:
+        """The output of a job file, called `name` there; its destination may hold {run-id} and {output-name}."""
         said = {"type": "uri_folder", "mode": self.mode}
         if self.destination is not None:
             store, path = self.destination
-            said["path"] = datastore_address(store.name, path)
+            filled = path.replace("{run-id}", "${{name}}").replace("{output-name}", name)
+            said["path"] = datastore_address(store.name, filled)
         return {**said, "name": self.registered_as} if self.registered_as else said
 
     def _with_mode(self, mode: str) -> OutputFileDatasetConfig:

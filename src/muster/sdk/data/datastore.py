@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from muster.client.storage import Storage
 from muster.client.transfer.copying import send_files
 from muster.client.transfer.places import parse_place
-from muster.errors import JobError, NotFound
+from muster.errors import Conflict, JobError, NotFound
+from muster.host.hashing import measure
 from muster.sdk.connected import Connected
 from muster.sdk.notices import tell
 from muster.storage.addresses import DEFAULT_DATASTORE, datastore_address, safe_path
@@ -191,8 +193,28 @@ class Datastore:
             for name in files
         }
         wanted = {inner: file for inner, file in named.items() if inner not in there}
-        send_files(self._storage, parse_place(target.address), wanted)
+        try:
+            send_files(self._storage, parse_place(target.address), wanted)
+        except Conflict as conflict:
+            # A notebook that is run again uploads what its dataset holds already.
+            if not self._holds(target, wanted):
+                hint = "Upload to another target_path, and register that as a new version."
+                raise Conflict(conflict.message, hint) from conflict
         return target
+
+    def _holds(self, target: DataPath, files: Mapping[str, Path]) -> bool:
+        """Whether these very files are there."""
+        inner = target.path_on_datastore
+        sizes = {entry.path: entry.size for entry in target._files()}
+        if any(sizes.get(name) != file.stat().st_size for name, file in files.items()):
+            return False
+        entries = [FileEntry(f"{inner}/{name}" if inner else name, sizes[name]) for name in files]
+        with TemporaryDirectory() as folder:
+            self._storage.download(self.name, entries, Path(folder))
+            return all(
+                measure(Path(folder) / entry.path) == measure(file)
+                for entry, file in zip(entries, files.values(), strict=True)
+            )
 
     def download(
         self, target_path: str, prefix: str | None = None, overwrite: bool = False, show_progress: bool = True

@@ -24,6 +24,8 @@ from muster.storage.kinds import LocalFolder, StoreSpec, WorkspaceFolder
 from muster.storage.reach import require_location
 from muster.wire.people import ADMIN
 
+_PUT_THERE = "`muster data cp ./FOLDER ADDRESS` puts files there; --input NAME=PATH gives others in their place."
+
 
 def settle(context: Context, connection: Connection, spec: JobSpec, person: str | None = None) -> JobSpec:
     """The job with the versions of its data fixed; raises what names the input and what is wrong with it."""
@@ -94,7 +96,7 @@ def _check_there(context: Context, spec: StoreSpec, path: str, item: Input) -> N
         return
     there = folder / path
     if not there.exists():
-        raise errors.NotFound(f"{item.path} does not exist (looked for {there})", "Correct the path.")
+        raise errors.NotFound(f"{item.path} does not exist (looked for {there})", _PUT_THERE)
     if item.type == "uri_file" and there.is_dir():
         raise errors.JobError(f"{item.path} is a folder", "Give it the type uri_folder.")
     if item.type == "uri_folder" and not there.is_dir():

@@ -179,7 +179,7 @@ def find_run(connection: Connection | Transaction, ref: str) -> RunRow:
 
 def _ambiguous(ref: str, what: str, newest: Sequence[RunRow], count: int) -> errors.Conflict:
     """Whoever removes or cancels by a name must not meet a run that they did not think of."""
-    listed = [f"{row.id}  {row.status}" for row in newest]
+    listed = [f"{row.id}  {row.status}  {row.name if row.name not in (None, ref) else ''}".rstrip() for row in newest]
     more = [f"… and {count - len(newest)} more"] if count > len(newest) else []
     hint = "Say which one by its id; @latest is the newest run of all."
     return errors.Conflict(f"{ref!r} {what} of {count} runs", "\n".join((*listed, *more, hint)))

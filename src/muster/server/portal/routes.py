@@ -52,7 +52,7 @@ async def sign_in(body: SignIn, request: Request, response: Response, context: C
     return _session(context, caller, token)
 
 
-@router.get("/session", dependencies=[needs(Action.MANAGE_TOKEN, asks_owner=True)])
+@router.get("/session", dependencies=[needs(Action.READ)])
 async def show(request: Request, context: ContextOf, caller: CallerOf) -> Session:
     """Who is signed in."""
     return _session(context, caller, getattr(request.state, "session", ""))

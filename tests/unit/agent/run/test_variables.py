@@ -53,6 +53,8 @@ def test_the_environment_is_built_from_a_known_base() -> None:
         "MUSTER_CHECKPOINT_DIR": "/node/checkpoints",
         "MUSTER_INPUT_data": "/d",
         "MUSTER_OUTPUT_model": "/o",
+        "AZURE_ML_INPUT_data": "/d",
+        "AZURE_ML_OUTPUT_model": "/o",
     }
 
 

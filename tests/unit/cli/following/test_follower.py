@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from muster.cli.following.display import PlainDisplay
-from muster.cli.following.follower import Abandoned, Follower, Interrupts, Screen
+from muster.cli.following.follower import Abandoned, Follower, Screen
 from muster.cli.following.lines import Merger
 from muster.cli.following.state import RunState
+from muster.cli.interrupts import Interrupts
 from muster.client.sse import StreamItem
 from muster.wire.runs import RunView
 from muster.wire.states import RunStatus

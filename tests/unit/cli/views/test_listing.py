@@ -114,7 +114,7 @@ def test_columns_are_chosen_by_name_metric_tag_and_input(views: list[Any], now: 
 
 def test_a_column_that_no_run_has_is_refused_with_the_nearest(views: list[Any]) -> None:
     assert "Did you mean 'loss'?" in unknown_columns(["run", "los"], views)
-    assert unknown_columns(["run", "loss", "tag.team"], views) == ""
+    assert unknown_columns(["run", "loss", "tag.team", "tags.team"], views) == ""
     with pytest.raises(UserError, match="written small"):
         parse_columns("RUN")
 

@@ -25,6 +25,15 @@ brave-otter  Completed in 12s  2 ranks on 2 nodes
     )
 
 
+def test_a_summary_has_what_was_logged_beside_the_loss(run_view: View, now: float) -> None:
+    values = {"loss": 0.25, "test_accuracy": 0.93, "f1": 0.9, "table": {"a": 1}, "node/cpu_percent": 3.0}
+    assert summary(run_view(metrics=values), PLAIN, now)[-1].split("  ")[-1] == (
+        "test_accuracy 0.93, f1 0.9: muster metrics brave-otter"
+    )
+    many = {f"score_{number}": 1.0 for number in range(7)}
+    assert "score_3 1, 3 more: muster metrics" in summary(run_view(metrics=many), PLAIN, now)[-1]
+
+
 def test_the_summary_of_a_failed_run_gives_the_verdict(run_view: View, verdict: dict[str, Any], now: float) -> None:
     failed = run_view(status="Failed", verdict=verdict, metrics={}, files=[])
     assert (

@@ -119,7 +119,10 @@ def test_nodes_that_are_down_are_not_counted_among_the_others():
         ({"sbatch": ["--comment=x -n 99"]}, "-n is Muster's to set"),
         ({"sbatch": ["--comment='x"]}, "cannot be taken apart"),
         ({"time": "soon"}, "time: 'soon' is no time"),
-        ({"connection": "carrier pigeon"}, "connection: .carrier pigeon. is not allowed; give .auto., .tls. or .files."),
+        (
+            {"connection": "carrier pigeon"},
+            "connection: .carrier pigeon. is not allowed; give .auto., .tls. or .files.",
+        ),
     ],
 )
 def test_settings_that_would_break_the_script_are_refused(options: dict[str, Any], message: str):

@@ -11,8 +11,9 @@ from typing import Annotated
 import typer
 
 from muster.cli.commands.models.score import fetch_results
-from muster.cli.commands.run import Upload, follow
+from muster.cli.commands.run import Upload, follow, tell
 from muster.cli.console import columns, notice, say
+from muster.cli.interrupts import submitted
 from muster.cli.lazy import find
 from muster.cli.options import Json, argument, option, print_json, print_result, seconds_of, switch
 from muster.cli.overrides import parse_pairs
@@ -183,9 +184,7 @@ def invoke(
     )  # fmt: skip
     if local and detach:
         notice(f"--output {output} is a folder here: `muster download RUN outputs/{RESULT}` fetches the results later")
-    view = BatchEndpoints(client.calls).invoke(name, request)
-    for text in view.notices:
-        notice(text)
+    view = submitted(client, lambda: BatchEndpoints(client.calls).invoke(name, request), tell)
     code = follow(client, view, detach=detach, quiet=False, as_json=as_json)
     if code == 0 and local and not detach:
         fetch_results(client, view.id, Path(output or "."))

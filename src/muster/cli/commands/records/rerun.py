@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from muster.cli.console import notice
-from muster.cli.lazy import find
-from muster.cli.options import Json, Run, option, print_result, switch
+from muster.cli.commands.run import follow, tell
+from muster.cli.interrupts import submitted
+from muster.cli.options import Json, Run, option, switch
 from muster.cli.overrides import Overrides, parse_pairs, with_overrides
 from muster.client.connect import connect
 from muster.client.provenance import record
@@ -51,14 +51,14 @@ def rerun(
     earlier = client.run(run)
     document = again(earlier, parse_pairs("--input", inputs or []), parse_pairs("--set", settings or []), name)
     python = sys.executable if document.get("environment") is None else None
-    view = client.submit(make_spec(document), earlier.snapshot, None, python)
-    record(client, [view.id], Path.cwd(), ["muster", *sys.argv[1:]])
-    for text in view.notices:
-        notice(text)
-    if detach:
-        print_result(view, [view.id], as_json)
-        return
-    raise typer.Exit(int(find("following.follower:follow_to_end")(client, view, quiet=quiet, as_json=as_json)))
+    spec = make_spec(document)
+
+    def then(view: RunView) -> None:
+        record(client, [view.id], Path.cwd(), ["muster", *sys.argv[1:]])
+        tell(view)
+
+    view = submitted(client, lambda: client.submit(spec, earlier.snapshot, None, python), then)
+    raise typer.Exit(follow(client, view, detach=detach, quiet=quiet, as_json=as_json))
 
 
 def again(
