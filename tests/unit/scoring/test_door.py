@@ -237,3 +237,10 @@ def test_a_line_to_those_who_answer_is_read_as_it_was_meant() -> None:
     found = told(telling(True, json.dumps(sent).encode()))
     assert found.accepts and found.table.version == 4
     assert not told(telling(False, json.dumps(sent).encode())).accepts
+
+
+def test_a_table_of_a_newer_server_is_understood() -> None:
+    given = to_json(wire.RouteTable(1, "digits", "127.0.0.1", 0, ("first",), "", ()))
+    route = {**to_json(BLUE), "colour": "blue", "backends": [{**to_json(ONE), "region": "west"}]}
+    found = parse({**given, "deployments": [route], "motto": "on"})
+    assert found.deployments == (replace(BLUE, backends=(ONE,)),)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-from dataclasses import dataclass, field
-from typing import Any, Mapping, Optional, Sequence, Tuple
+from dataclasses import dataclass, field, fields
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 PIN = "azureml-model-deployment"
 """The header that names the deployment that is to answer."""
@@ -71,12 +71,17 @@ class Table:
 
 
 def parse(given: Mapping[str, Any]) -> Table:
-    """The table as the server sent it."""
+    """The table as the server sent it; one of a newer version may say more, which is left out."""
     deployments = tuple(
-        Route(**{**route, "backends": tuple(Backend(**backend) for backend in route["backends"])})
+        Route(**{**_known(Route, route), "backends": tuple(Backend(**_known(Backend, it)) for it in route["backends"])})
         for route in given["deployments"]
     )
-    return Table(**{**given, "keys": tuple(given["keys"]), "deployments": deployments})
+    return Table(**{**_known(Table, given), "keys": tuple(given["keys"]), "deployments": deployments})
+
+
+def _known(kind: Any, given: Mapping[str, Any]) -> Dict[str, Any]:
+    names = {item.name for item in fields(kind)}
+    return {name: value for name, value in given.items() if name in names}
 
 
 @dataclass(frozen=True)
