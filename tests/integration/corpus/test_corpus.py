@@ -122,7 +122,8 @@ def test_scripts_of_notebooks_complete(corpus: Path) -> None:
     assert "files ['test.csv', 'train.csv']" in said["several_files.py"]
     assert (folder / "got-one/named-outputs/kept/numbers.csv").exists()
     assert "files ['numbers.csv']" in said["upload_again.py"] and "kept in ['/said.txt']" in said["upload_again.py"]
-    assert "cpu-cluster of type amlcompute, the compute size is Standard_DS3_v2" in said["v2_command.py"]
+    # Whichever script made it first said how large it is.
+    assert "cpu-cluster of type amlcompute, the compute size is Standard_D" in said["v2_command.py"]
 
 
 def test_files_of_batch_ai(corpus: Path) -> None:
