@@ -63,6 +63,7 @@ def test_an_array_outlives_its_server_and_one_of_its_runs_is_cancelled_alone(own
     wait_until(lambda: arrays_of(slurm, first), 60, "the array")
     own_site.server().kill()
     wait_until(lambda: sum(own_site.client.run(run).status == "Running" for run in runs) == 2, 60, "two runs")
+    wait_until(lambda: all(own_site.client.run(run).attempts[0].job_id for run in runs), 60, "the numbers of the jobs")
     task = {run: str(own_site.client.run(run).attempts[0].job_id) for run in runs}
     waits = next(run for run in runs if own_site.client.run(run).status == "Provisioning")
     slurm.command("scancel", task[waits])
