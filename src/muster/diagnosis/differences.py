@@ -77,8 +77,8 @@ class Difference:
     """What another one said; empty where its own line says it all."""
 
     def explains(self, headline: str) -> bool:
-        """Whether the value that is its own stands in an error about shapes or sizes."""
-        own = set(_NUMBER.findall(self.line)) - set(_NUMBER.findall(self.theirs))
+        """Whether the value that is its own, or that of the others, stands in an error about shapes or sizes."""
+        own = set(_NUMBER.findall(self.line)) ^ set(_NUMBER.findall(self.theirs))
         return bool(_SHAPES.search(headline)) and bool(own & set(_NUMBER.findall(headline)))
 
 
@@ -87,10 +87,19 @@ _Row = tuple[str, tuple[str, ...]]
 
 
 def value(processes: Sequence[Process]) -> Difference | None:
-    """The only rank that gives another value than all the rest in the same words."""
-    if len(processes) < 3:
+    """The only rank that gives another value than all the rest in the same words.
+
+    One that leads the others may not speak as they do (elsewhere-old-protocol).
+    """
+    if len(processes) < _FEWEST:
         return None
     said = {process.rank.rank: _rows(process) for process in processes}
+    without_first = {rank: rows for rank, rows in said.items() if rank}
+    found = _odd_value(processes, said)
+    return found or (_odd_value(processes, without_first) if len(without_first) >= _FEWEST else None)
+
+
+def _odd_value(processes: Sequence[Process], said: Mapping[int, dict[str, _Row]]) -> Difference | None:
     shapes = set.intersection(*(set(rows) for rows in said.values()))
     by_rank = {process.rank.rank: process for process in processes}
     for shape in sorted(shapes, key=list(next(iter(said.values()))).index):
@@ -110,10 +119,10 @@ def _votes(rows: Mapping[int, _Row], shape: str) -> Iterator[Mapping[int, object
         yield within
     width = min(len(numbers) for _, numbers in rows.values())
     columns = [{rank: numbers[column] for rank, (_, numbers) in rows.items()} for column in range(width)]
-    for column in [column for column, before in zip(columns, shape.split("#"), strict=False) if _ITSELF.search(before)]:
+    for column, before in zip(columns, shape.split("#"), strict=False):
         own = {rank: value == str(rank) for rank, value in column.items()}
-        if sum(own.values()) == len(rows) - 1:
-            # One that takes itself for another (values-same-rank).
+        if sum(own.values()) == len(rows) - 1 and (_ITSELF.search(before) or len(rows) >= _ENOUGH):
+            # One that takes itself for another (values-same-rank, elsewhere-same-seat).
             yield own
             return
     # A column that only counts the ranks says nothing.
@@ -196,6 +205,20 @@ def impostor(processes: Sequence[Process]) -> Process | None:
     return None
 
 
+def misnumbered(processes: Sequence[Process], told: set[int]) -> Process | None:
+    """The only rank that gives the number of another, one of those told of, where the rest give their own."""
+    said = {process.rank.rank: _rows(process) for process in processes}
+    said = said if set.intersection(*map(set, said.values())) else {rank: rows for rank, rows in said.items() if rank}
+    if len(said) < _FEWEST:
+        return None
+    for shape in set.intersection(*map(set, said.values())):
+        for column in zip(*(said[rank][shape][1] for rank in said), strict=False):
+            wrong = {rank: value for rank, value in zip(said, column, strict=True) if value != str(rank)}
+            if len(wrong) == 1 and {int(value) for value in wrong.values() if value.isdigit()} & told & set(said):
+                return next(process for process in processes if process.rank.rank in wrong)
+    return None
+
+
 def own_lines(processes: Sequence[Process], records: re.Pattern[str] | None = None) -> dict[int, list[str]]:
     """By rank, the last lines of kinds that no other rank printed; records of a log only as they are asked for."""
     most = _LAST_LINES if len(processes) <= _MANY else _FEW_LINES
@@ -256,10 +279,17 @@ def asked_last(process: Process) -> set[int]:
     return {int(number) for number in _PEER.findall(said)} - {process.rank.rank}
 
 
-def odd_in_list(line: str, count: int) -> int | None:
-    """Of a list with a value of each rank, in a line that says that they differ: the rank of the only other value."""
-    if count < _FEWEST or not _DIFFER.search(line):
+def odd_in_list(line: str, count: int, keyed: bool = False) -> int | None:
+    """Of a list with a value of each rank, in a line that says that they differ: the rank of the only other value.
+
+    `keyed`: also in a line with other words, if the list has the ranks' numbers (elsewhere-world-of-five).
+    """
+    if count < _FEWEST:
         return None
+    if keyed and (alone := _alone_in_groups(line[:2000], count)) is not None:
+        return alone
+    if not _DIFFER.search(line):
+        return _odd_by_number(line[:2000], count) if keyed else None
     pairs = {int(found[1]): found[2] for found in _PAIRS.finditer(line[:2000])}
     if len(pairs) >= _FEWEST and set(pairs) in (set(range(count)), set(range(1, count))):
         return _alone(pairs)
@@ -267,6 +297,26 @@ def odd_in_list(line: str, count: int) -> int | None:
         counted = Counter(parts)
         if len(parts) == count and len(counted) == 2 and min(counted.values()) == 1:
             return next(number for number, part in enumerate(parts) if counted[part] == 1)
+    return None
+
+
+def _alone_in_groups(line: str, count: int) -> int | None:
+    """Of lists that share all ranks out among themselves, the only one of a list of its own (elsewhere-other-call)."""
+    groups = [[int(number) for number in re.findall(r"\d+", found)] for found in _NUMBERS.findall(line)]
+    members = sorted(number for group in groups for number in group)
+    if len(groups) < 2 or members not in (list(range(count)), list(range(1, count))):
+        return None
+    single = [group[0] for group in groups if len(group) == 1]
+    return single[0] if len(single) == 1 and len(groups) == 2 else None
+
+
+def _odd_by_number(line: str, count: int) -> int | None:
+    """Of values that stand at the ranks' numbers in braces, all of them or all but the first's: the only other one."""
+    for found in _VALUES.finditer(line):
+        pairs = [_KEYED.match(part.strip()) for part in (found[2] or "").split(",")]
+        values = {int(pair[1]): pair[2].strip() for pair in pairs if pair}
+        if len(values) == len(pairs) and set(values) in (set(range(count)), set(range(1, count))):
+            return _alone(values)
     return None
 
 

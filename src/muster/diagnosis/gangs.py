@@ -77,8 +77,14 @@ def spoken(processes: Sequence[Process]) -> Cause | None:
         for process in processes
         if (process.rank.expected or has_ended(process)) and (cause := last_words(process))
     ]
-    definite = [cause for cause in found if cause.weight == DEFINITE]
+    definite = [cause for cause in found if cause.weight == DEFINITE and not _after_its_stop(cause)]
     return min(definite, key=lambda cause: cause.order) if definite else None
+
+
+def _after_its_stop(cause: Cause) -> bool:
+    """Whether it was raised when others were being ended already: that is how it lost them (elsewhere-other-interface)."""
+    stopped, raised = cause.process.log.stopped_at, cause.raised
+    return stopped is not None and raised is not None and raised.begin >= stopped
 
 
 def origin(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | None:

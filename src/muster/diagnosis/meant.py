@@ -126,7 +126,8 @@ def _others_in(cause: Cause) -> set[int]:
 def odd_in_list(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | None:
     """Where ranks compare what all of them have and print it as a list: the only one with another value."""
     essential = [process for process in processes if process.rank.essential and process.rank.role != "launcher"]
-    number = differences.odd_in_list(causes[0].headline, len(essential))
+    count = len({process.rank.rank for process in essential})
+    number = differences.odd_in_list(causes[0].headline, count, speaks_for_itself(causes[0]))
     if number is None or _fail_otherwise(causes):
         return None
     own = next((cause for cause in causes if cause.rank.rank == number and cause.weight < RENDEZVOUS), None)
@@ -152,13 +153,19 @@ def sent_badly(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause |
 
 def impostor(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | None:
     """Where a number came twice: the only rank that takes itself for another (further-registered-twice)."""
-    if not _TWICE.search(causes[0].headline):
-        return None
-    one = differences.impostor([process for process in processes if process.rank.role != "launcher"])
+    first, ranks = causes[0], [process for process in processes if process.rank.role != "launcher"]
+    one = differences.impostor(ranks) if _TWICE.search(first.headline) else None
+    if one is None and speaks_for_itself(first) and len(ranks) > 1:
+        # Whatever it calls that: a number that another rank has stands in what is said.
+        one = differences.misnumbered(ranks, _numbers(first.headline))
     own = next((cause for cause in causes if cause.process is one), None)
     if one is None or (own is not None and own.weight < RENDEZVOUS):
         return None
     return _said_of(causes[0], one)
+
+
+def _numbers(line: str) -> set[int]:
+    return {int(number) for number in re.findall(r"(?<![\w.])\d{1,6}(?![\w.]\d)", line)}
 
 
 def echoed(first: Cause, processes: Sequence[Process]) -> Cause | None:

@@ -28,6 +28,8 @@ _WAITING_NAME = re.compile(
     r"|rendezvous|meet\w*|arrive\w*|sync(?:hronize)?|handshake|getresponse|urlopen|total|await_\w+|pull\w*|serve\w*"
     r"|select|poll)$"
 )
+_READS_FROM_OTHERS = re.compile(r"/python3[.\d]*/(?:socket|ssl|selectors|multiprocessing/connection)\.py$")
+"""What Python's own library reads, and writes to, that others have opened."""
 _RECEIVES = re.compile(r"(?mi)^_?(?:i?recv|receive|read(?:exactly|line)?|get|take|pop)(?:_|$|into|all|bytes|obj)")
 _CALL = re.compile(r"(\w+)\(")
 _NO_NAMES = ("<module>", "main", "train", "run", "worker", "<lambda>", "fit", "step")
@@ -63,7 +65,7 @@ def seems_to_wait(process: Process) -> bool:
     if stack is None:
         return False
     # What was called from the outermost function on; that one is the script itself.
-    return any(_WAITING_NAME.match(frame.function) or _WAITS_IN.search(frame.source) for frame in stack.frames)
+    return bool(_READS_FROM_OTHERS.search(stack.frames[0].file)) or any(_WAITING_NAME.match(frame.function) or _WAITS_IN.search(frame.source) for frame in stack.frames)
 
 
 def is_meeting(process: Process) -> bool:
