@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from muster.diagnosis import waiting
 from muster.diagnosis.launchers import Process
 
 _NUMBER = re.compile(r"(?<![\w.])(?=[a-f]{0,40}\d)[0-9a-f]{6,64}(?![\w.])|\d+(?:\.\d+)?")
@@ -219,6 +220,22 @@ def misnumbered(processes: Sequence[Process], told: set[int]) -> Process | None:
     return None
 
 
+def unlike(processes: Sequence[Process]) -> Process | None:
+    """The only one that ended in another way than all the others, or else that stopped at another line."""
+    ended = {process.rank.rank: _ending(process) for process in processes}
+    at = {process.rank.rank: waiting.key_of(process) for process in processes}
+    for told in (ended, at):
+        if None not in told.values() and (odd := _alone(told)) is not None:
+            return next(process for process in processes if process.rank.rank == odd)
+    return None
+
+
+def _ending(process: Process) -> tuple[object, ...]:
+    if process.rank.expected:
+        return ("stopped",)
+    return (process.rank.exit_code, process.rank.signal)
+
+
 def own_lines(processes: Sequence[Process], records: re.Pattern[str] | None = None) -> dict[int, list[str]]:
     """By rank, the last lines of kinds that no other rank printed; records of a log only as they are asked for."""
     most = _LAST_LINES if len(processes) <= _MANY else _FEW_LINES
@@ -267,6 +284,11 @@ def came(process: Process, numbers: set[int]) -> Iterator[set[int]]:
     for told in one_by_one.values():
         if told - {process.rank.rank} < others:
             yield told
+
+
+def numbers_in_lists(line: str) -> list[set[int]]:
+    """The lists of whole numbers that a line has."""
+    return [{int(number) for number in re.findall(r"\d+", found)} for found in _NUMBERS.findall(line[:2000])]
 
 
 def asked_last(process: Process) -> set[int]:

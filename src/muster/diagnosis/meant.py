@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from muster.diagnosis import differences, meeting
 from muster.diagnosis.causes import DEFINITE, RENDEZVOUS, Cause, by_exception, last_words
-from muster.diagnosis.gangs import likeness, with_exception, without_numbers
+from muster.diagnosis.gangs import NAMES_EXCEPTION, likeness, with_exception, without_numbers
 from muster.diagnosis.launchers import Process, started_by
 from muster.diagnosis.table.machines import TOLD
 from muster.diagnosis.words import is_handled, sounds_like_failure
@@ -64,6 +64,11 @@ WAITED = re.compile(
 )
 _TURNED_DOWN = re.compile(r"(?i)\b(?:rejected|refused|denied|not accepted)\b")
 _LONG_ENOUGH = 15
+_SUBJECT = re.compile(
+    r"(?<![\w.:/%-])#?(\d{1,6})(?!\d|[\w.:/%]\d| ?(?:s|ms|sec\w*|min\w*|of|bytes|%)\b"
+    r"| (?!(?:has|is|was|says|sends|gives|does|reports|wants)\b)[a-z]{2,20}s\b)"
+)
+"""A number that does not count what follows it."""
 _RANK = re.compile(r"(?i)\brank (\d{1,6})\b")
 _SPEAKER = re.compile(r"\W{0,2}(?:(?:rank|process|proc|worker|task|pe)[ _#=:]{0,2})?(\d{1,6})\b[\]):]", re.I)
 _FEW = 3
@@ -80,8 +85,10 @@ def by_what_is_said(causes: Sequence[Cause], processes: Sequence[Process]) -> Ca
         or echoed(causes[0], processes)
         or by_name(causes, processes)
         or unanimous(causes, processes)
+        or numbered(causes, processes)
         or spoke_in_shared_log(causes, processes)
         or went_another_way(causes, processes)
+        or troubled(causes, processes)
     )
 
 
@@ -165,7 +172,7 @@ def impostor(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | N
 
 
 def _numbers(line: str) -> set[int]:
-    return {int(number) for number in re.findall(r"(?<![\w.])\d{1,6}(?![\w.]\d)", line)}
+    return {int(number) for number in re.findall(r"(?<![\w.])\d{1,6}(?!\w|\.\d)", line)}
 
 
 def echoed(first: Cause, processes: Sequence[Process]) -> Cause | None:
@@ -245,6 +252,21 @@ def unanimous(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | 
     return replace(own, sure=False) if own is not None else _said_of(first, one)
 
 
+def numbered(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | None:
+    """Where one number in what a rank says may be that of a rank which ended or stopped unlike all the others: that one.
+
+    For elsewhere-short-shard.
+    """
+    first, essential = causes[0], [item for item in processes if item.rank.essential and item.rank.role != "launcher"]
+    numbers = {int(number) for number in _SUBJECT.findall(first.headline)} - {first.rank.rank}
+    if not speaks_for_itself(first) or _fail_otherwise(causes) or not numbers or len(essential) <= _FEW:
+        return None
+    if any(process.shared for process in processes):
+        return None
+    one = differences.unlike([process for process in essential if process is not first.process])
+    return _said_of(first, one) if one is not None and one.rank.rank in numbers else None
+
+
 def bare_numbers(line: str) -> set[int]:
     """Numbers that may be those of ranks: not counts of time, of steps or of ranks, nor parts of other numbers."""
     found = set()
@@ -293,7 +315,30 @@ def went_another_way(causes: Sequence[Cause], processes: Sequence[Process]) -> C
         return None
     one, said = found
     own = next((cause for cause in causes if cause.process is one), first)
-    return replace(own, process=one, headline=f"{with_exception(one.log, said)} ({first.headline})", sure=False)
+    told = replace(own, process=one, headline=f"{with_exception(one.log, said)} ({first.headline})", sure=False)
+    return replace(told, code="exception") if NAMES_EXCEPTION.search(said) else told
+
+
+def troubled(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | None:
+    """Where a rank fails over what it found, and one alone had told of a failure of its own before: that one.
+
+    For elsewhere-half-written, s-two-real-errors-first-counts.
+    """
+    first, ranks = causes[0], [process for process in processes if process.rank.role != "launcher"]
+    if first.code != "exception" or first.raised is None or first.process.shared or len(ranks) < 2:
+        return None
+    if any(cause.weight < RENDEZVOUS for cause in causes[1:]) or speaks_for_itself(first):
+        return None
+    told = [
+        (process, line.strip())
+        for process, lines in ((item, differences.own_lines(ranks).get(item.rank.rank, [])) for item in ranks)
+        for line in lines[-1:]
+        if sounds_like_failure(line) and not is_handled(line)
+    ]
+    if len(told) != 1 or told[0][0] is first.process:
+        return None
+    one, line = told[0]
+    return replace(first, process=one, headline=f"{line} (then rank {first.rank.rank}: {first.headline})", sure=False)
 
 
 def _ends_with(process: Process, said: str) -> bool:

@@ -315,8 +315,8 @@ def _of_connection(causes: Sequence[Cause], processes: Sequence[Process], eviden
         of = blame.process.rank
         return _verdict(code, message, evidence, of, lines=first.lines, hint=hint, counted=ranks, confidence=sure)
     if first.code not in ("rendezvous", "collective"):
-        return _of_rank(first, evidence, causes)
-    at = gangs.places(processes)
+        return _of_rank(meant.disagrees(causes, processes) or first, evidence, causes)
+    at = waiting.places(processes)
     in_question = peers.question(blame, len(processes))
     message = "; ".join(part for part in (said, in_question, at) if part)
     hint = peers.nobody_named(first, blame, processes)
@@ -403,20 +403,22 @@ def _of_timeout(processes: Sequence[Process], evidence: Evidence) -> Verdict:
             return _verdict("rendezvous", message, evidence, found.process.rank, hint=hint, confidence="likely")
     if blame is None or blame.process is None:
         blame = accused.waits_with_another_value(running) or gangs.all_wait(running) or accused.by_progress(running)
+        blame = blame or (accused.by_branch(running) if waiting.in_one_place(running) else None)
     if blame is not None and blame.process is not None:
         if (own := accused.said_trouble(blame.process)) is not None:
             made = _of_rank(own, evidence, ())
             hint = made.next or peers.why_not_there(blame)
             return replace(made, message=f"{made.message}; it {blame.why}, and {limit}", next=hint, confidence="likely")
-        message = f"{limit}; {_who(blame)} {blame.why}"
+        words = "" if blame.where is not None else _its_words(blame, processes)
+        message = f"{limit}; {_who(blame)} {blame.why}{words}"
         hint = peers.why_not_there(blame)
         return _verdict("timeout", message, evidence, blame.process.rank, hint=hint, confidence="likely")
     if (last := gangs.still_going(processes)) is not None and last.process is not None:
         message = f"{limit}; {_who(last)} {last.why}{_its_words(last, processes)}"
         hint = peers.goes_on(last, telling_line(last.process.log))
         return _verdict("timeout", message, evidence, last.process.rank, hint=hint, confidence="likely")
-    at = gangs.places(running)
-    if not at and len(running) == 1 and (doing := gangs.doing(running[0])):
+    at = waiting.places(running)
+    if not at and len(running) == 1 and (doing := waiting.doing(running[0])):
         at = f"{wording.where(running[0].rank)} {doing}"
     return _verdict("timeout", f"{limit}; {at}" if at else limit, evidence, hint=peers.needs_longer(running))
 

@@ -155,3 +155,47 @@ def in_one_place(candidates: Sequence[Process]) -> bool:
     """Whether all are known to have been at the same line."""
     keys = {key_of(process) for process in candidates}
     return len(keys) == 1 and None not in keys
+
+
+def doing(process: Process) -> str:
+    """What its stack says, to follow "rank 2"; empty where it showed none."""
+    stack = stack_of(process)
+    if stack is None:
+        return ""
+    place = stack.own or stack.frames[0]
+    inside = f"in {stack.waits}, " if stack.waits else ""
+    inner = stack.frames[0]
+    within = f" ({inner.function} of {short(inner.file)})" if inner.of_library and not stack.waits else ""
+    source = f": `{place.source[:80]}`" if place.source and not within else ""
+    return f"was {inside}at {short(place.file)} line {place.line}, in {place.function}{within}{source}"
+
+
+def places(processes: Sequence[Process]) -> str:
+    """Where the ranks were, each place once: `ranks 0, 2 in all_reduce (train.py line 12); rank 1 in barrier (…)`."""
+    found: dict[str, list[int]] = {}
+    for process in processes:
+        if said := doing(process):
+            found.setdefault(said.removeprefix("was "), []).append(process.rank.rank)
+    if len(found) < 2:
+        return ""
+    return "; ".join(
+        f"{'ranks' if len(n) > 1 else 'rank'} {', '.join(map(str, sorted(n)))} {at}" for at, n in found.items()
+    )
+
+
+def not_there(process: Process) -> str:
+    if is_frozen(process):
+        return (
+            "did not answer the others: it could not even show where it was and had to be killed, like a process that "
+            "is stopped (SIGSTOP) or hangs in the kernel"
+        )
+    said = doing(process)
+    return f"did not answer the others: it {said}" if said else "did not answer the others"
+
+
+def short(file: str) -> str:
+    """A path as a person of the project would call it."""
+    for mark in ("/work/", "/site-packages/", "/dist-packages/", "/python3.11/", "/python3.12/"):
+        if mark in file:
+            return file.rpartition(mark)[2]
+    return file.removeprefix("./")

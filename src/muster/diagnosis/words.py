@@ -36,6 +36,8 @@ GENERIC = re.compile(
     r"|^BEGIN failed--compilation aborted|ld returned|exiting now"
     r"|exit(?:ed with)? (?:status|code)|\bfailed (?:\(|with )(?:exit|status|code|rc)\b|return code = \d|see "
     r"(?:above|the log)|^\W*(?:training|job|run|script) failed\W*$|aborting\W*$"
+    r"|\bline \d+ failed\b|^(?:giving|gave) up after \d+ (?:tries|attempts|times)\b"
+    r"|^(?:try|attempt) \d+ (?:of \d+ )?failed\b"
     r"|^\W*(?:failed|error|exiting|stopped)\W*$|^\W*\d+ (?:failed|errors?)\b|^FAILED \("
 )
 _COMPILER = re.compile(r"error\[\w{1,10}\]: |[\w./+-]{1,200}:\d{1,6}(?::\d{1,5})?: (?:fatal )?error:? ")

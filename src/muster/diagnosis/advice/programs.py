@@ -21,7 +21,7 @@ from muster.diagnosis.advice.case import (
     variable_in,
 )
 from muster.diagnosis.advice.well_known import known
-from muster.diagnosis.gangs import short
+from muster.diagnosis.waiting import short
 from muster.diagnosis.raised import Frame
 from muster.wire.verdicts import code_of
 
