@@ -94,7 +94,8 @@ def value(processes: Sequence[Process]) -> Difference | None:
     """
     if len(processes) < _FEWEST:
         return None
-    said = {process.rank.rank: _rows(process) for process in processes}
+    most = _FIRST_LINES if len(processes) <= _MANY else _FEW_LINES
+    said = {process.rank.rank: _rows(process, most) for process in processes}
     without_first = {rank: rows for rank, rows in said.items() if rank}
     found = _odd_value(processes, said)
     return found or (_odd_value(processes, without_first) if len(without_first) >= _FEWEST else None)
@@ -156,12 +157,12 @@ def _alone(votes: Mapping[int, object]) -> int | None:
     return next(rank for rank, found in votes.items() if found == single)
 
 
-def _rows(process: Process) -> dict[str, _Row]:
+def _rows(process: Process, most: int) -> dict[str, _Row]:
     """The first words of a process by their shape."""
     log = process.log
     end = log.raised[0].begin if log.raised else len(log.lines)
     found: dict[str, _Row] = {}
-    for line in log.words_between(0, end)[:_FIRST_LINES]:
+    for line in log.first_words(most, end):
         bare = _TIME.sub("", line[:300])
         found.setdefault(_NUMBER.sub("#", bare), (line, tuple(_NUMBER.findall(bare))))
     return found
@@ -195,7 +196,7 @@ def impostor(processes: Sequence[Process]) -> Process | None:
     """The only rank that calls itself by the number of another, where others use their own in the same words."""
     claims: dict[str, dict[int, int]] = {}
     for process in processes:
-        for line in process.log.words_between(0)[:_FIRST_LINES]:
+        for line in process.log.first_words(_FIRST_LINES):
             bare = _TIME.sub("", line[:300])
             if found := _CLAIMS.search(bare):
                 claims.setdefault(_NUMBER.sub("#", bare), {}).setdefault(process.rank.rank, int(found[1]))
@@ -208,7 +209,8 @@ def impostor(processes: Sequence[Process]) -> Process | None:
 
 def misnumbered(processes: Sequence[Process], told: set[int]) -> Process | None:
     """The only rank that gives the number of another, one of those told of, where the rest give their own."""
-    said = {process.rank.rank: _rows(process) for process in processes}
+    most = _FIRST_LINES if len(processes) <= _MANY else _FEW_LINES
+    said = {process.rank.rank: _rows(process, most) for process in processes}
     said = said if set.intersection(*map(set, said.values())) else {rank: rows for rank, rows in said.items() if rank}
     if len(said) < _FEWEST:
         return None
@@ -268,7 +270,7 @@ def came(process: Process, numbers: set[int]) -> Iterator[set[int]]:
     """Sets of ranks that a process says it had heard of, in a list or one in each line; never all of the others."""
     others = numbers - {process.rank.rank}
     one_by_one: dict[str, set[int]] = {}
-    for line in process.log.last_words(_LAST_LINES):
+    for line in process.log.last_words(_LAST_LINES if len(numbers) <= _MANY else _FEW_LINES):
         bare = _TIME.sub("", line[:300])
         word = _CAME.search(bare)
         # What stands in another part of the sentence is about others: "expected 3, got 2, from [1, 3]".
@@ -294,7 +296,8 @@ def numbers_in_lists(line: str) -> list[set[int]]:
 def asked_last(process: Process) -> set[int]:
     """The numbers of others in the last thing that a process said before it failed, unless they had answered."""
     log = process.log
-    words = log.words_between(0, log.raised[-1].begin if log.raised else None)
+    end = log.raised[-1].begin if log.raised else len(log.lines)
+    words = log.words_between(max(0, end - _LAST_LINES), end)
     said = _TIME.sub("", words[-1][:300]) if words else ""
     if _CAME.search(said) or not _ASKS.search(said):
         return set()

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from itertools import islice
 
 from muster.diagnosis.raised import Frame, Raised, Reader
 from muster.diagnosis.text import lines_of, owner_of
@@ -58,9 +59,17 @@ class Log:
 
     def words_between(self, begin: int, end: int | None = None, records: re.Pattern[str] | None = None) -> list[str]:
         """The lines that the program meant for people: no noise, nothing of a stack, and only such records of a log."""
-        indices = range(begin, len(self.lines) if end is None else min(end, len(self.lines)))
-        outside = (self.lines[i] for i in indices if i not in self._inside)
-        return [line for line in outside if not is_noise(line) or (records is not None and _is_wanted(line, records))]
+        return list(self._words(begin, end, records))
+
+    def first_words(self, count: int, end: int | None = None) -> list[str]:
+        """The first of those lines; what stands below them is not looked at."""
+        return list(islice(self._words(0, end), count))
+
+    def _words(self, begin: int, end: int | None, records: re.Pattern[str] | None = None) -> Iterator[str]:
+        for index in range(begin, len(self.lines) if end is None else min(end, len(self.lines))):
+            line = self.lines[index]
+            if index not in self._inside and (not is_noise(line) or (records and _is_wanted(line, records))):
+                yield line
 
     def words_after(self, raised: Raised) -> list[str]:
         return self.words_between(raised.end)

@@ -185,7 +185,7 @@ def _said(process: Process) -> list[_Line]:
 
 def _first_words(process: Process) -> list[str]:
     end = process.log.raised[0].begin if process.log.raised else len(process.log.lines)
-    return process.log.words_between(0, min(end, _MOST_LINES))[:_FIRST_WORDS]
+    return process.log.first_words(_FIRST_WORDS, min(end, _MOST_LINES))
 
 
 def _masked(line: str, process: Process) -> str:
