@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from muster.diagnosis import differences, meeting, waiting
-from muster.diagnosis.causes import Cause, by_exception, complaint, is_told_to_stop, is_victim, named_in
+from muster.diagnosis.causes import RENDEZVOUS, Cause, by_exception, complaint, is_told_to_stop, is_victim, named_in
 from muster.diagnosis.gangs import LEFT, NAMES_EXCEPTION, Blame, has_ended, is_away
 from muster.diagnosis.launchers import Process
 from muster.diagnosis.meant import MISSING, WAITED, bare_numbers, speaks_for_itself
@@ -23,6 +23,7 @@ _LACKS = re.compile(
     r"(?i)\b(?:no|not|nothing|never|none|missing|lost|without|gone|silent|late|dead|absent|unresponsive|unreachable"
     r"|time(?:d[ -]?)?-?out|stopped|stale|overdue"
     r"|only|wait(?:ed|ing)|g[ia]v(?:e|ing) up|vanished|disappeared|left|closed|hung"
+    r"|too few|not enough|disconnected|dropped"
     r"|stuck|unfinished|outstanding|quiet|nobody|expired|ran out|unanswered|incomplete)\b|n't\b"
 )
 _SENT = re.compile(
@@ -37,6 +38,14 @@ _SHORT = re.compile(
     r"(?i)\bexpected \d+\b.{0,60}\b(?:got|have|received|saw|found|only)\b|\b(?:got|have|received|saw|only) \d+\b.{0,40}"
     r"\b(?:of|expected|instead)\b|\b\d+ ?(?:of|/|out of) ?\d+\b|\b(?:incomplete|not all|missing)\b"
 )
+_OF_OTHERS = re.compile(
+    r"(?i)\b(?:every(?:body|one|thing)|all|others?|nobody|somebody|someone|workers?|peers?|ranks?|members?|clients?|nodes?|replicas?"
+    r"|quorum|too few|enough|part(?:y|ies|icipants?|s|-?\d+)|reports?|answers?|trainers?|actors?|\d+ ?(?:/|of) ?\d+)\b"
+)
+_LOST = re.compile(
+    r"(?i)\b(?:gone|lost|left|closed|hung up|vanished|disappeared|disconnected|dropped|went away|died)\b"
+)
+_FEWEST = 3
 _LISTED = re.compile(r"[\[{]#?(\d{1,6})[\]}]")
 _LAST_WORDS = 6
 _QUOTED = re.compile(r"['\"]([^'\"]{1,300})['\"]")
@@ -48,7 +57,27 @@ def not_heard_of(causes: Sequence[Cause], processes: Sequence[Process]) -> Blame
     blame = missed(first, processes) if speaks_for_itself(first) else None
     if blame is None and speaks_for_itself(first):
         blame = uncounted(causes[:1], processes) if _SHORT.search(first.headline) else _not_listed(first, processes)
+        blame = blame or _odd_among_others(first, causes, processes)
     return blame or unwritten(first, processes)
+
+
+def _odd_among_others(first: Cause, causes: Sequence[Cause], processes: Sequence[Process]) -> Blame | None:
+    """Of a rank that leaves because somebody whom it does not name is missing: the only other one that had left, that
+    gave another value than the rest, or that said something which no other did.
+
+    For apart-perl-client-leaves, apart-elects, apart-node-quorum, apart-bash-collector.
+    """
+    essential = [process for process in processes if process.rank.essential and process.rank.role != "launcher"]
+    # The first rank often speaks for all.
+    others = [process for process in essential if process is not first.process and process.rank.rank]
+    said, own = first.headline, [cause for cause in causes[1:] if cause.weight < RENDEZVOUS]
+    if own or len(others) < _FEWEST or not _OF_OTHERS.search(said) or not (_LACKS.search(said) or _SHORT.search(said)):
+        return None
+    left = [process for process in others if has_ended(process)]
+    if len(left) == 1 and _LOST.search(said):
+        return Blame(left[0], LEFT, sure=False)
+    one = _with_another_value(others)
+    return one or by_branch(others)
 
 
 def _not_listed(first: Cause, processes: Sequence[Process]) -> Blame | None:
@@ -244,6 +273,7 @@ def uncounted(causes: Sequence[Cause], processes: Sequence[Process]) -> Blame | 
     for cause in causes:
         for came in differences.came(cause.process, numbers):
             absent |= numbers - came - {cause.rank.rank}
+    absent = absent or {number for cause in causes for number in differences.not_counted(cause.process, numbers)}
     absent = absent or {number for cause in causes for number in differences.asked_last(cause.process)}
     missing = [process for process in essential if process.rank.rank in absent]
     if len(missing) != 1 or missing[0].rank.rank in failed:

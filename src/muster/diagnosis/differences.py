@@ -14,6 +14,8 @@ from muster.diagnosis.launchers import Process
 _NUMBER = re.compile(r"(?<![\w.])(?=[a-f]{0,40}\d)[0-9a-f]{6,64}(?![\w.])|\d+(?:\.\d+)?")
 """Numbers, and digests of six digits and more."""
 _TIME = re.compile(r"\d{1,4}[-/:]\d\d[-/:]\d\d[\d.,:TZ+ ]{0,20}")
+_BARE_LIST = re.compile(r"^\w{0,60}(?:Error|Exception|Exit)?:? ?\[[^\[\]]{1,1000}\]$")
+"""All that is said is a list."""
 _LIST = re.compile(r"[\[({]\d+(?:, ?\d+)+[\])}]")
 _VALUES = re.compile(r"\[([^\[\]{}]{1,1000})\]|\{([^\[\]{}]{1,1000})\}")
 _KEYED = re.compile(r"['\"]?(?:rank|worker|r)?[ _]?(\d{1,6})['\"]?: ?(.+)$")
@@ -96,6 +98,9 @@ def value(processes: Sequence[Process]) -> Difference | None:
         return None
     most = _FIRST_LINES if len(processes) <= _MANY else _FEW_LINES
     said = {process.rank.rank: _rows(process, most) for process in processes}
+    if not any(said.values()) and len(processes) <= _MANY:
+        # All that they say are records of a log (apart-elects).
+        said = {process.rank.rank: _rows(process, most, RECORDS[-1]) for process in processes}
     without_first = {rank: rows for rank, rows in said.items() if rank}
     found = _odd_value(processes, said)
     return found or (_odd_value(processes, without_first) if len(without_first) >= _FEWEST else None)
@@ -157,12 +162,12 @@ def _alone(votes: Mapping[int, object]) -> int | None:
     return next(rank for rank, found in votes.items() if found == single)
 
 
-def _rows(process: Process, most: int) -> dict[str, _Row]:
+def _rows(process: Process, most: int, records: re.Pattern[str] | None = None) -> dict[str, _Row]:
     """The first words of a process by their shape."""
     log = process.log
     end = log.raised[0].begin if log.raised else len(log.lines)
     found: dict[str, _Row] = {}
-    for line in log.first_words(most, end):
+    for line in log.first_words(most, end, records):
         bare = _TIME.sub("", line[:300])
         found.setdefault(_NUMBER.sub("#", bare), (line, tuple(_NUMBER.findall(bare))))
     return found
@@ -288,6 +293,24 @@ def came(process: Process, numbers: set[int]) -> Iterator[set[int]]:
             yield told
 
 
+def not_counted(process: Process, numbers: set[int]) -> set[int]:
+    """Of the others, the only one whose number does not stand in lines of a kind that name all the rest, each once.
+
+    For apart-zmq-other-port.
+    """
+    others = numbers - {process.rank.rank}
+    named: dict[str, list[int]] = {}
+    for line in process.log.last_words(_LAST_LINES if len(numbers) <= _MANY else _FEW_LINES):
+        bare = _TIME.sub("", line[:300])
+        if len(found := _NUMBER.findall(bare)) == 1 and found[0].isdigit():
+            named.setdefault(_NUMBER.sub("#", bare), []).append(int(found[0]))
+    for told in named.values():
+        absent = others - set(told)
+        if len(told) == len(set(told)) == len(others) - 1 > 1 and len(absent) == 1:
+            return absent
+    return set()
+
+
 def numbers_in_lists(line: str) -> list[set[int]]:
     """The lists of whole numbers that a line has."""
     return [{int(number) for number in re.findall(r"\d+", found)} for found in _NUMBERS.findall(line[:2000])]
@@ -313,8 +336,10 @@ def odd_in_list(line: str, count: int, keyed: bool = False) -> int | None:
         return None
     if keyed and (alone := _alone_in_groups(line[:2000], count)) is not None:
         return alone
-    if not _DIFFER.search(line):
-        return _odd_by_number(line[:2000], count) if keyed else None
+    if not _DIFFER.search(line) and keyed and (odd := _odd_by_number(line[:2000], count)) is not None:
+        return odd
+    if not _DIFFER.search(line) and not (keyed and _BARE_LIST.search(line)):
+        return None
     pairs = {int(found[1]): found[2] for found in _PAIRS.finditer(line[:2000])}
     if len(pairs) >= _FEWEST and set(pairs) in (set(range(count)), set(range(1, count))):
         return _alone(pairs)

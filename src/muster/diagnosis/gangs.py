@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from muster.diagnosis import differences, waiting
 from muster.diagnosis.causes import DEFINITE, Cause, cause_of, complaint, last_words
 from muster.diagnosis.launchers import Process, started_by
-from muster.diagnosis.log import Log
+from muster.diagnosis.log import EXCHANGES, WRAPPERS, Log
 from muster.diagnosis.raised import Frame, Raised
 
 _NAMED = re.compile(
@@ -85,7 +85,7 @@ def spoken(processes: Sequence[Process]) -> Cause | None:
 
 
 def _after_its_stop(cause: Cause) -> bool:
-    """Whether it was raised when others were being ended already: that is how it lost them (elsewhere-other-interface)."""
+    """Whether it was raised when others were being ended already, and so lost (elsewhere-other-interface)."""
     stopped, raised = cause.process.log.stopped_at, cause.raised
     return stopped is not None and raised is not None and raised.begin >= stopped
 
@@ -283,6 +283,10 @@ def odd_one_out(silent: Sequence[Process], num_ranks: int, failed: Sequence[Rais
     candidates = [item for item in silent if not waiting.waits(item) and not waiting.is_where_they_failed(item, places)]
     if len(candidates) > 1 and len(odd := waiting.at_an_odd_place(candidates)) == 1:
         candidates = odd
+    shown = [process for process in candidates if is_away(process)]
+    if len(shown) == 1 and not any(map(waiting.is_frozen, candidates)):
+        # Of the others it is only not known where they were (apart-mpi-ring-sleeps).
+        candidates = shown
     if len(candidates) > 1:
         candidates = [process for process in candidates if not waiting.seems_to_wait(process)] or candidates
         candidates = waiting.at_an_odd_place(candidates)
@@ -310,9 +314,7 @@ def _left_by(left: Sequence[Process], named: Process | None, essential: Sequence
     return Blame(first, LEFT)
 
 
-def _gone_before(
-    left: Sequence[Process], essential: Sequence[Process], complaints: Mapping[int, str]
-) -> Sequence[Process]:
+def _gone_before(left: Sequence[Process], essential: Sequence[Process], complaints: Mapping[int, str]) -> list[Process]:
     """Without those that ended when a rank gave up waiting, while another still runs that does not wait as it did.
 
     Waiting takes its time: they ended because that one did (elsewhere-port-above).
@@ -321,7 +323,7 @@ def _gone_before(
     running = [process for process in essential if process.rank.expected and process.rank.rank not in complaints]
     waited = any(_LATE.search(line) for line in complaints.values())
     if not ends or not waited or len(running) != 1 or waiting.stack_of(running[0]) is None:
-        return left
+        return list(left)
     return [process for process in left if (process.rank.ended_at or 0.0) < min(ends) - _AT_ONCE_S]
 
 
@@ -389,10 +391,13 @@ def _is_before(calls: tuple[waiting.Place, ...], others: tuple[waiting.Place, ..
 
 def _calls(process: Process) -> tuple[waiting.Place, ...]:
     """The lines of the user's own code in which a process waited, as its stack or its traceback shows them."""
-    if stack := waiting.stack_of(process):
-        return tuple((frame.file, frame.line) for frame in reversed(stack.frames) if not frame.of_library)
-    raised = process.log.raised[-1] if process.log.raised else None
-    return tuple((frame.file, frame.line) for frame in raised.frames if not frame.of_library) if raised else ()
+    stack, raised = waiting.stack_of(process), process.log.raised[-1] if process.log.raised else None
+    frames = tuple(reversed(stack.frames)) if stack else raised.frames if raised else ()
+    own = tuple((frame.file, frame.line) for frame in frames if not frame.of_library)
+    below = frames[1 + max((i for i, frame in enumerate(frames) if not frame.of_library), default=-1) :]
+    # One line may call this or that (apart-torch-broadcast).
+    called = next((f.function for f in below if EXCHANGES.search(f.file) and f.function not in WRAPPERS), "")
+    return (*own, (called, 0)) if own and called else own
 
 
 def _none_silent(essential: Sequence[Process]) -> Blame:

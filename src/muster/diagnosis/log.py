@@ -35,7 +35,7 @@ class Stack:
         """The collective or the meeting in which it waits for others; empty where it does something else."""
         for frame in self.frames:
             if EXCHANGES.search(frame.file):
-                outer = [item for item in self.frames if EXCHANGES.search(item.file) and item.function not in _WRAPPERS]
+                outer = [item for item in self.frames if EXCHANGES.search(item.file) and item.function not in WRAPPERS]
                 return outer[-1].function if outer else frame.function
             if not frame.of_library:
                 return ""
@@ -61,9 +61,9 @@ class Log:
         """The lines that the program meant for people: no noise, nothing of a stack, and only such records of a log."""
         return list(self._words(begin, end, records))
 
-    def first_words(self, count: int, end: int | None = None) -> list[str]:
+    def first_words(self, count: int, end: int | None = None, records: re.Pattern[str] | None = None) -> list[str]:
         """The first of those lines; what stands below them is not looked at."""
-        return list(islice(self._words(0, end), count))
+        return list(islice(self._words(0, end, records), count))
 
     def _words(self, begin: int, end: int | None, records: re.Pattern[str] | None = None) -> Iterator[str]:
         for index in range(begin, len(self.lines) if end is None else min(end, len(self.lines))):
@@ -117,7 +117,7 @@ MEETING = re.compile(
     r"(?:init_process_group|init_rpc|_?\w*rendezvous\w*|init_distributed|_create_c10d_store|initialize_distributed)$"
 )
 """Functions of libraries in which ranks find each other."""
-_WRAPPERS = ("wrapper", "inner", "decorate_context", "_call_impl", "_wrapped_call_impl")
+WRAPPERS = ("wrapper", "inner", "decorate_context", "_call_impl", "_wrapped_call_impl")
 _MARK = "muster: where rank "
 _ASKED = "muster: somebody asks where rank "
 _STACK_OF = re.compile(r"muster: where rank (\d+) \(process \d+\) was when it was stopped:$")

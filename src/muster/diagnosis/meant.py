@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from muster.diagnosis import differences, meeting
+from muster.diagnosis.advice.case import port_in
 from muster.diagnosis.causes import DEFINITE, RENDEZVOUS, Cause, by_exception, last_words
 from muster.diagnosis.gangs import NAMES_EXCEPTION, likeness, with_exception, without_numbers
 from muster.diagnosis.launchers import Process, started_by
@@ -65,19 +66,21 @@ WAITED = re.compile(
 _TURNED_DOWN = re.compile(r"(?i)\b(?:rejected|refused|denied|not accepted)\b")
 _LONG_ENOUGH = 15
 _SUBJECT = re.compile(
-    r"(?<![\w.:/%-])#?(\d{1,6})(?!\d|[\w.:/%]\d| ?(?:s|ms|sec\w*|min\w*|of|bytes|%)\b"
+    r"(?:^|[,;:(\[] ?|\b(?:from|by|to|with) )#?(\d{1,6})(?!\d|[\w.:/%]\d| ?(?:s|ms|sec\w*|min\w*|of|bytes|%)\b"
     r"| (?!(?:has|is|was|says|sends|gives|does|reports|wants)\b)[a-z]{2,20}s\b)"
 )
-"""A number that does not count what follows it."""
+"""A number that neither belongs to a thing before it nor counts what follows it."""
 _RANK = re.compile(r"(?i)\brank (\d{1,6})\b")
 _SPEAKER = re.compile(r"\W{0,2}(?:(?:rank|process|proc|worker|task|pe)[ _#=:]{0,2})?(\d{1,6})\b[\]):]", re.I)
 _FEW = 3
+_FIRST = 50
 
 
 def by_what_is_said(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | None:
     """Where a rank failed by itself and speaks of others: the one that it means. The first way that tells decides."""
     return (
-        odd_value(causes, processes)
+        took_the_port(causes, processes)
+        or odd_value(causes, processes)
         or outvoted(causes)
         or odd_in_list(causes, processes)
         or sent_badly(causes, processes)
@@ -90,6 +93,26 @@ def by_what_is_said(causes: Sequence[Cause], processes: Sequence[Process]) -> Ca
         or went_another_way(causes, processes)
         or troubled(causes, processes)
     )
+
+
+def took_the_port(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | None:
+    """Where a rank finds its port taken: the only other one that had said to be there (apart-takes-port)."""
+    first = causes[0]
+    # Of other ranks' ports it is not known to whom they belong.
+    port = port_in(first.headline) if first.code == "port_trouble" and not first.rank.rank else None
+    if port is None:
+        return None
+    at = re.compile(rf"(?<![\d.]){port}(?!\d)")
+    told = [
+        (process, line.strip()[:200])
+        for process in processes
+        if process.rank.role != "launcher" and (line := next(filter(at.search, process.log.first_words(_FIRST)), ""))
+    ]
+    if len(told) != 1 or told[0][0].rank.failed or told[0][0].rank.node != first.rank.node:
+        return None
+    one, said = told[0]
+    headline = f"it said `{said}`, where rank {first.rank.rank} was to listen: {first.headline}"
+    return replace(first, process=one, headline=headline, sure=False)
 
 
 def odd_value(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | None:
@@ -253,7 +276,7 @@ def unanimous(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | 
 
 
 def numbered(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | None:
-    """Where one number in what a rank says may be that of a rank which ended or stopped unlike all the others: that one.
+    """Where a number in what a rank says may be that of a rank which ended or stopped unlike all the others: that one.
 
     For elsewhere-short-shard.
     """

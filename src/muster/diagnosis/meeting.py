@@ -50,6 +50,17 @@ def joined(texts: Sequence[str]) -> tuple[int, int] | None:
     return max(found) if found else None
 
 
+def how_many(processes: Sequence[Process], said: str) -> str:
+    """How many ranks came, if one of them counted and the message does not say so yet."""
+    counted = joined([raised.line for process in processes for raised in process.log.raised])
+    if counted is None:
+        return ""
+    all_came = (
+        f", all that the job has: the world size is {counted[1]} in the script" if counted[0] == len(processes) else ""
+    )
+    return f"; {counted[0]}/{counted[1]} clients joined{all_came}" if all_came or "clients joined" not in said else ""
+
+
 def elsewhere(processes: Sequence[Process], given_port: int | None) -> list[Process]:
     """Those that looked for the others at another place than most, or than where Muster has them meet."""
     most = _MOST_LINES if len(processes) <= _MANY else _FIRST_WORDS

@@ -7,6 +7,7 @@ exit slowly. "The peer closed the connection" is never first while something els
 from __future__ import annotations
 
 import re
+import signal as signals
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -14,6 +15,7 @@ from muster.diagnosis import accused, gangs, meant, meeting, remote, waiting, wo
 from muster.diagnosis.advice import peers, steps
 from muster.diagnosis.advice.case import port_in
 from muster.diagnosis.causes import (
+    COLLECTIVE,
     PASSED_ON,
     RENDEZVOUS,
     Cause,
@@ -252,6 +254,9 @@ def _in_context(cause: Cause, alone: bool, mpi: bool) -> Cause:
         and (cause.rank.role == "launcher" or cause.rank.exit_code == _MPI_ERR_UNKNOWN)
     ):
         return replace(cause, weight=PASSED_ON)
+    if not alone and cause.code == "signal" and cause.signal == signals.SIGPIPE:
+        # It wrote to one that had left (apart-perl-client-leaves).
+        return replace(cause, weight=COLLECTIVE)
     if alone and cause.code == "exit_code" and cause.signal is not None:
         return replace(cause, code="signal", weight=0)
     if remote.is_to_outside(cause) or remote.was_refused(cause.raised):
@@ -302,7 +307,7 @@ def _of_connection(causes: Sequence[Cause], processes: Sequence[Process], eviden
     ranks = [process.rank for process in processes]
     code = meeting.code_of_waiting(first)
     if code == "rendezvous":
-        said += _joined(processes, said)
+        said += meeting.how_many(processes, said)
     blame = remote.knocked_elsewhere(causes, processes) or _lost(causes, processes, evidence, said)
     if blame.process is not None and (own := accused.own_trouble(blame.process)) is not None:
         made = _of_rank(replace(own, sure=False), evidence, causes)
@@ -345,17 +350,6 @@ def _lost(causes: Sequence[Cause], processes: Sequence[Process], evidence: Evide
     if blame.process is None or blame.why == gangs.LEFT:
         blame = accused.uncounted(causes, processes) or blame
     return blame if blame.process is not None else remote.late(causes, processes) or blame
-
-
-def _joined(processes: Sequence[Process], said: str) -> str:
-    """How many ranks came, if one of them counted and the message does not say so yet."""
-    counted = meeting.joined([raised.line for process in processes for raised in process.log.raised])
-    if counted is None:
-        return ""
-    all_came = (
-        f", all that the job has: the world size is {counted[1]} in the script" if counted[0] == len(processes) else ""
-    )
-    return f"; {counted[0]}/{counted[1]} clients joined{all_came}" if all_came or "clients joined" not in said else ""
 
 
 def _went_elsewhere(first: Cause, causes: Sequence[Cause], evidence: Evidence) -> bool:

@@ -65,7 +65,9 @@ def seems_to_wait(process: Process) -> bool:
     if stack is None:
         return False
     # What was called from the outermost function on; that one is the script itself.
-    return bool(_READS_FROM_OTHERS.search(stack.frames[0].file)) or any(_WAITING_NAME.match(frame.function) or _WAITS_IN.search(frame.source) for frame in stack.frames)
+    return bool(_READS_FROM_OTHERS.search(stack.frames[0].file)) or any(
+        _WAITING_NAME.match(frame.function) or _WAITS_IN.search(frame.source) for frame in stack.frames
+    )
 
 
 def is_meeting(process: Process) -> bool:
