@@ -14,6 +14,7 @@ from muster.diagnosis.launchers import Process
 _NUMBER = re.compile(r"(?<![\w.])(?=[a-f]{0,40}\d)[0-9a-f]{6,64}(?![\w.])|\d+(?:\.\d+)?")
 """Numbers, and digests of six digits and more."""
 _TIME = re.compile(r"\d{1,4}[-/:]\d\d[-/:]\d\d[\d.,:TZ+ ]{0,20}")
+_WORD = re.compile(r"(?<![\w.])(?:[A-Za-z_][\w-]{2,60}(?:\.\w{1,10})?|\d{4,9})(?!\w)")
 _BARE_LIST = re.compile(r"^\w{0,60}(?:Error|Exception|Exit)?:? ?\[[^\[\]]{1,1000}\]$")
 """All that is said is a list."""
 _LIST = re.compile(r"[\[({]\d+(?:, ?\d+)+[\])}]")
@@ -241,6 +242,30 @@ def _ending(process: Process) -> tuple[object, ...]:
     if process.rank.expected:
         return ("stopped",)
     return (process.rank.exit_code, process.rank.signal)
+
+
+def known_by(said: str, speaker: Process, others: Sequence[Process]) -> Process | None:
+    """The only one of the others with a word of what is said in a line that all of them print, each with its own."""
+    if len(others) < 2 or len(others) > _MANY:
+        return None
+    # Several may have said the same.
+    words = {process.rank.rank: process.log.first_words(_FIRST_LINES) for process in others}
+    lines = {rank: [line for line in found if said not in line] for rank, found in words.items()}
+    own = " ".join(speaker.log.first_words(_FIRST_LINES))
+    for word in dict.fromkeys(_WORD.findall(said[:500])):
+        has = [(rank, line) for rank, found in lines.items() for line in found if _has_word(line, word)]
+        if len({rank for rank, _ in has}) != 1 or _has_word(own.replace(said, ""), word):
+            continue
+        rank, line = has[0]
+        before, _, after = line.partition(word)
+        alike = re.compile(re.escape(_shape(before)) + r"(\S{1,80})" + re.escape(_shape(after)))
+        if all(any(alike.fullmatch(_shape(text)) for text in found) for found in lines.values()):
+            return next(process for process in others if process.rank.rank == rank)
+    return None
+
+
+def _has_word(line: str, word: str) -> bool:
+    return re.search(rf"(?<![\w.]){re.escape(word)}(?![\w])", line) is not None
 
 
 def own_lines(processes: Sequence[Process], records: re.Pattern[str] | None = None) -> dict[int, list[str]]:

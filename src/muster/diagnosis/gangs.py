@@ -38,8 +38,8 @@ _BLAMED = re.compile(
 )
 _FAILED = re.compile(r"\d (?:has |had )?(?:failed|fails|raise[sd]|hit|report(?:s|ed)|crashed|died|aborted)\b")
 _MISSED = re.compile(
-    r"(?i)\b(?:not|never|missing|absent|late|silent|no (?:answer|reply|heartbeat)|time(?:d[ -]?)?-?out|within \d"
-    r"|still)\b|n't\b"
+    r"(?i)\b(?:not|never|missing|absent|late|silent|no (?:answer|reply|heartbeat|\w+ from)|time(?:d[ -]?)?-?out"
+    r"|within \d|still)\b|n't\b"
 )
 NAMES_EXCEPTION = re.compile(r"\b(?:[A-Za-z_]\w{0,60}\.){0,6}[A-Z]\w{1,60}(?:Error|Exception)\b ?[(:]")
 _LATE = re.compile(r"(?i)time(?:d[ -]?)?[ -]?out|DEADLINE")
@@ -190,9 +190,10 @@ def hinted(first: Cause, processes: Sequence[Process]) -> Cause | None:
         return None
     # What several say is what they were told.
     told = sum(first.headline in process.log.last_words(3) for process in processes) > 1
-    if _TROUBLE.search(first.headline) and not told:
+    said = spoken(processes)
+    if _TROUBLE.search(first.headline) and not told and not (said and _MISSED.search(first.headline)):
         return None
-    if said := spoken(processes):
+    if said:
         return replace(said, sure=False)
     if first.signal is None and sum(process.rank.failed for process in processes) < 2:
         return None
@@ -250,7 +251,10 @@ def has_left(processes: Sequence[Process]) -> Blame | None:
     essential = [process for process in processes if process.rank.essential and process.rank.role != "launcher"]
     left = [process for process in essential if has_ended(process)]
     running = [process for process in essential if not has_ended(process)]
-    if not left or not running or not all(waiting.waits(item) or waiting.seems_to_wait(item) for item in running):
+    if not left or not running:
+        return None
+    at_one_line = len(left) < len(running) and waiting.in_one_place(running)
+    if not at_one_line and not all(waiting.waits(item) or waiting.seems_to_wait(item) for item in running):
         return None
     if len(running) == 1 < len(left) and _have_finished(left, essential, {}):
         # All the others had done all of their work.
@@ -281,7 +285,11 @@ def odd_one_out(silent: Sequence[Process], num_ranks: int, failed: Sequence[Rais
     """Of those that were still running, the one that did not wait for the others."""
     places = waiting.given_up(failed)
     candidates = [item for item in silent if not waiting.waits(item) and not waiting.is_where_they_failed(item, places)]
-    if len(candidates) > 1 and len(odd := waiting.at_an_odd_place(candidates)) == 1:
+    odd = waiting.at_an_odd_place(candidates) if len(candidates) > 1 else []
+    if len(odd) == 1 and not (
+        waiting.listens(odd[0])
+        and not any(map(waiting.seems_to_wait, [item for item in candidates if item is not odd[0]]))
+    ):
         candidates = odd
     shown = [process for process in candidates if is_away(process)]
     if len(shown) == 1 and not any(map(waiting.is_frozen, candidates)):
@@ -308,6 +316,9 @@ def has_ended(process: Process) -> bool:
 def _left_by(left: Sequence[Process], named: Process | None, essential: Sequence[Process]) -> Blame:
     steps = differences.steps(essential)
     first = named if named in left else min(left, key=lambda process: process.rank.ended_at or 0.0)
+    unusual = [process for process in left if any(map(differences.is_unusual, process.log.last_words(1)))]
+    if named not in left and len(unusual) == 1 and not steps:
+        first = unusual[0]
     if named not in left and all(process.rank.rank in steps for process in left):
         # The others had done all of their work.
         first = min(left, key=lambda process: (steps[process.rank.rank], process.rank.ended_at or 0.0))

@@ -87,6 +87,8 @@ def by_what_is_said(causes: Sequence[Cause], processes: Sequence[Process]) -> Ca
         or impostor(causes, processes)
         or echoed(causes[0], processes)
         or by_name(causes, processes)
+        or by_own_word(causes, processes)
+        or said_otherwise(causes)
         or unanimous(causes, processes)
         or numbered(causes, processes)
         or spoke_in_shared_log(causes, processes)
@@ -273,6 +275,38 @@ def unanimous(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | 
     if one is None or (own is not None and own not in same):
         return None
     return replace(own, sure=False) if own is not None else _said_of(first, one)
+
+
+def by_own_word(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | None:
+    """Where a rank says a name, a port or a process's number that only one other has in a line which all of them print.
+
+    For astray-names, astray-ports, astray-pids, astray-letters.
+    """
+    first = causes[0]
+    if not speaks_for_itself(first) or any(cause.weight < RENDEZVOUS for cause in _otherwise(causes)):
+        return None
+    others = [item for item in processes if item.rank.role != "launcher" and item is not first.process]
+    one = differences.known_by(first.headline, first.process, others)
+    return _said_of(first, one) if one is not None else None
+
+
+def said_otherwise(causes: Sequence[Cause]) -> Cause | None:
+    """Where ranks leave with the same words, which they were told, and one alone with others: that one.
+
+    For astray-late-code.
+    """
+    if len(causes) < _FEW or any(cause.code != "exit_code" or cause.signal is not None for cause in causes):
+        return None
+    unlike = _otherwise(causes)
+    codes = {cause.rank.exit_code for cause in causes if cause not in unlike}
+    if len(unlike) != 1 or not unlike[0].headline or unlike[0].rank.exit_code in codes:
+        return None
+    return replace(unlike[0], sure=False)
+
+
+def _otherwise(causes: Sequence[Cause]) -> list[Cause]:
+    """Those that end in another way than the first."""
+    return [cause for cause in causes if likeness(cause) != likeness(causes[0])]
 
 
 def numbered(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | None:

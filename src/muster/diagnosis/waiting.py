@@ -21,7 +21,7 @@ _MEETS_ALL = re.compile(
 )
 # Calls and functions that usually wait for somebody else.
 _WAITS_IN = re.compile(
-    r"\b(?:recv\w*|accept|sendall|urlopen|getresponse|wait_for\w*|barrier|rendezvous|gather\w*|all_?reduce|broadcast)\("
+    r"\b(?:select\.select|recv\w*|accept|sendall|urlopen|getresponse|wait_for\w*|barrier|rendezvous|gather\w*|all_?reduce|broadcast)\("
 )
 _WAITING_NAME = re.compile(
     r"(?i)^_?(?:\w*barrier\w*|wait(?:_for)?_?\w*|recv\w*|receive\w*|accept|\w*gather\w*|\w*reduce\w*|\w*broadcast\w*|bcast"
@@ -30,6 +30,7 @@ _WAITING_NAME = re.compile(
 )
 _READS_FROM_OTHERS = re.compile(r"/python3[.\d]*/(?:socket|ssl|selectors|multiprocessing/connection)\.py$")
 """What Python's own library reads, and writes to, that others have opened."""
+_CONNECTS = re.compile(r"(?:create_)?connect(?:ion)?$|getaddrinfo$")
 _RECEIVES = re.compile(r"(?mi)^_?(?:i?recv|receive|read(?:exactly|line)?|get|take|pop)(?:_|$|into|all|bytes|obj)")
 _CALL = re.compile(r"(\w+)\(")
 _NO_NAMES = ("<module>", "main", "train", "run", "worker", "<lambda>", "fit", "step")
@@ -64,10 +65,17 @@ def seems_to_wait(process: Process) -> bool:
     stack = stack_of(process)
     if stack is None:
         return False
-    # What was called from the outermost function on; that one is the script itself.
-    return bool(_READS_FROM_OTHERS.search(stack.frames[0].file)) or any(
-        _WAITING_NAME.match(frame.function) or _WAITS_IN.search(frame.source) for frame in stack.frames
-    )
+    inner, own = stack.frames[0], stack.own
+    reads = _READS_FROM_OTHERS.search(inner.file) and not _CONNECTS.match(inner.function)
+    # A line further out may call several things.
+    calls = own is not None and _WAITS_IN.search(own.source)
+    return bool(reads or calls) or any(_WAITING_NAME.match(frame.function) for frame in stack.frames)
+
+
+def listens(process: Process) -> bool:
+    """Whether it waits for somebody to come."""
+    stack = stack_of(process)
+    return stack is not None and stack.frames[0].function == "accept" and stack.frames[0].of_library
 
 
 def is_meeting(process: Process) -> bool:
