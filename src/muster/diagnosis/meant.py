@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from muster.diagnosis import differences, meeting
 from muster.diagnosis.advice.case import port_in
-from muster.diagnosis.causes import DEFINITE, RENDEZVOUS, Cause, by_exception, last_words
+from muster.diagnosis.causes import DEFINITE, RENDEZVOUS, Cause, by_exception, complaint, last_words
 from muster.diagnosis.gangs import NAMES_EXCEPTION, likeness, with_exception, without_numbers
 from muster.diagnosis.launchers import Process, started_by
 from muster.diagnosis.table.machines import TOLD
@@ -64,6 +64,10 @@ WAITED = re.compile(
     r"|\bunreachable\b|\bcannot (?:reach|connect)|\bsend(?:ing)? to\b"
 )
 _TURNED_DOWN = re.compile(r"(?i)\b(?:rejected|refused|denied|not accepted)\b")
+_LEFT_UNDONE = re.compile(
+    r"(?i)\b(?:error|exception|cannot|could not|couldn't|failed|fatal|traceback)\b|Error\b|Exception\b"
+    r"|\bnot (?:computed|written|saved|sent|made|finished|produced|created|loaded|read|delivered|uploaded|stored)\b"
+)
 _LONG_ENOUGH = 15
 _SUBJECT = re.compile(
     r"(?:^|[,;:(\[] ?|\b(?:from|by|to|with) )#?(\d{1,6})(?!\d|[\w.:/%]\d| ?(?:s|ms|sec\w*|min\w*|of|bytes|%)\b"
@@ -382,7 +386,7 @@ def troubled(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | N
     For elsewhere-half-written, s-two-real-errors-first-counts.
     """
     first, ranks = causes[0], [process for process in processes if process.rank.role != "launcher"]
-    if first.code != "exception" or first.raised is None or first.process.shared or len(ranks) < 2:
+    if first.code != "exception" or first.raised is None or first.rank.launcher_rank is not None or len(ranks) < 2:
         return None
     if any(cause.weight < RENDEZVOUS for cause in causes[1:]) or speaks_for_itself(first):
         return None
@@ -390,7 +394,7 @@ def troubled(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | N
         (process, line.strip())
         for process, lines in ((item, differences.own_lines(ranks).get(item.rank.rank, [])) for item in ranks)
         for line in lines[-1:]
-        if sounds_like_failure(line) and not is_handled(line)
+        if _LEFT_UNDONE.search(line) and not is_handled(line) and complaint(process) is None
     ]
     if len(told) != 1 or told[0][0] is first.process:
         return None
