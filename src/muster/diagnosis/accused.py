@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from muster.diagnosis import differences, meeting, waiting
-from muster.diagnosis.causes import Cause, by_exception, complaint, is_told_to_stop, is_victim, named_in
-from muster.diagnosis.gangs import LEFT, Blame, has_ended, is_away, not_there
+from muster.diagnosis.causes import RENDEZVOUS, Cause, by_exception, complaint, is_told_to_stop, is_victim, named_in
+from muster.diagnosis.gangs import LEFT, NAMES_EXCEPTION, Blame, has_ended, is_away
 from muster.diagnosis.launchers import Process
 from muster.diagnosis.meant import MISSING, WAITED, bare_numbers, speaks_for_itself
 from muster.diagnosis.words import is_handled
@@ -23,9 +23,9 @@ _LACKS = re.compile(
     r"(?i)\b(?:no|not|nothing|never|none|missing|lost|without|gone|silent|late|dead|absent|unresponsive|unreachable"
     r"|time(?:d[ -]?)?-?out|stopped|stale|overdue"
     r"|only|wait(?:ed|ing)|g[ia]v(?:e|ing) up|vanished|disappeared|left|closed|hung"
+    r"|too few|not enough|disconnected|dropped"
     r"|stuck|unfinished|outstanding|quiet|nobody|expired|ran out|unanswered|incomplete)\b|n't\b"
 )
-_NAMES_EXCEPTION = re.compile(r"\b(?:[A-Za-z_]\w{0,60}\.){0,6}[A-Z]\w{1,60}(?:Error|Exception)\b ?[(:]")
 _SENT = re.compile(
     r"(?i)\b(?:heart ?beats?|messages?|repl(?:y|ies)|answers?|responses?|signs?|acks?|updates?|gradients?|results?"
     r"|news)\b"
@@ -38,6 +38,14 @@ _SHORT = re.compile(
     r"(?i)\bexpected \d+\b.{0,60}\b(?:got|have|received|saw|found|only)\b|\b(?:got|have|received|saw|only) \d+\b.{0,40}"
     r"\b(?:of|expected|instead)\b|\b\d+ ?(?:of|/|out of) ?\d+\b|\b(?:incomplete|not all|missing)\b"
 )
+_OF_OTHERS = re.compile(
+    r"(?i)\b(?:every(?:body|one|thing)|all|others?|nobody|somebody|someone|workers?|peers?|ranks?|members?|clients?|nodes?|replicas?"
+    r"|quorum|too few|enough|part(?:y|ies|icipants?|s|-?\d+)|reports?|answers?|trainers?|actors?|\d+ ?(?:/|of) ?\d+)\b"
+)
+_LOST = re.compile(
+    r"(?i)\b(?:gone|lost|left|closed|hung up|vanished|disappeared|disconnected|dropped|went away|died)\b"
+)
+_FEWEST = 3
 _LISTED = re.compile(r"[\[{]#?(\d{1,6})[\]}]")
 _LAST_WORDS = 6
 _QUOTED = re.compile(r"['\"]([^'\"]{1,300})['\"]")
@@ -47,9 +55,43 @@ def not_heard_of(causes: Sequence[Cause], processes: Sequence[Process]) -> Blame
     """Where a rank leaves by itself because somebody did not answer: that one."""
     first = causes[0]
     blame = missed(first, processes) if speaks_for_itself(first) else None
-    if blame is None and speaks_for_itself(first) and _SHORT.search(first.headline):
-        blame = uncounted(causes[:1], processes)
+    if blame is None and speaks_for_itself(first):
+        blame = uncounted(causes[:1], processes) if _SHORT.search(first.headline) else _not_listed(first, processes)
+        blame = blame or _odd_among_others(first, causes, processes)
     return blame or unwritten(first, processes)
+
+
+def _odd_among_others(first: Cause, causes: Sequence[Cause], processes: Sequence[Process]) -> Blame | None:
+    """Of a rank that leaves because somebody whom it does not name is missing: the only other one that had left, that
+    gave another value than the rest, or that said something which no other did.
+
+    For apart-perl-client-leaves, apart-elects, apart-node-quorum, apart-bash-collector.
+    """
+    essential = [process for process in processes if process.rank.essential and process.rank.role != "launcher"]
+    # The first rank often speaks for all.
+    others = [process for process in essential if process is not first.process and process.rank.rank]
+    said, own = first.headline, [cause for cause in causes[1:] if cause.weight < RENDEZVOUS]
+    if own or len(others) < _FEWEST or not _OF_OTHERS.search(said) or not (_LACKS.search(said) or _SHORT.search(said)):
+        return None
+    left = [process for process in others if has_ended(process)]
+    if len(left) == 1 and _LOST.search(said):
+        return Blame(left[0], LEFT, sure=False)
+    one = _with_another_value(others)
+    return one or by_branch(others)
+
+
+def _not_listed(first: Cause, processes: Sequence[Process]) -> Blame | None:
+    """Of a rank that leaves with a list of others, two or more: the only one that is not in it (elsewhere-beacon)."""
+    essential = [process for process in processes if process.rank.essential and process.rank.role != "launcher"]
+    others = {process.rank.rank for process in essential} - {first.rank.rank}
+    for listed in differences.numbers_in_lists(first.headline):
+        absent = others - listed
+        if len(absent) == 1 and len(listed - {first.rank.rank}) > 1 and listed <= others | {first.rank.rank}:
+            one = next(process for process in essential if process.rank.rank in absent)
+            failed = one.rank.failed and complaint(one) is None
+            why = LEFT if has_ended(one) else waiting.not_there(one)
+            return None if failed else Blame(one, why, where=waiting.place_of(one), sure=False)
+    return None
 
 
 def missed(first: Cause, processes: Sequence[Process]) -> Blame | None:
@@ -82,7 +124,7 @@ def missed(first: Cause, processes: Sequence[Process]) -> Blame | None:
     if not absent or len(absent) < len(accused):
         return None
     one = min(absent, key=lambda process: process.rank.rank)
-    why = LEFT if has_ended(one) else not_there(one)
+    why = LEFT if has_ended(one) else waiting.not_there(one)
     return Blame(one, why, where=waiting.place_of(one), sure=False)
 
 
@@ -94,7 +136,7 @@ def _only_absent(numbers: set[int], processes: Sequence[Process], said: str) -> 
     absent = [item for item in processes if item.rank.rank in numbers and _is_absent(item, processes, said)]
     if len(absent) != 1:
         return None
-    why = LEFT if has_ended(absent[0]) else not_there(absent[0])
+    why = LEFT if has_ended(absent[0]) else waiting.not_there(absent[0])
     return Blame(absent[0], why, where=waiting.place_of(absent[0]), sure=False)
 
 
@@ -164,7 +206,7 @@ def by_words(processes: Sequence[Process], blame: Blame) -> Blame:
     found = by_value(essential, blame)
     if found.process is not None:
         return found
-    return differs(essential) or by_progress(essential) or _by_branch(essential) or blame
+    return differs(essential) or by_progress(essential) or by_branch(essential) or blame
 
 
 def by_value(processes: Sequence[Process], blame: Blame) -> Blame:
@@ -190,7 +232,8 @@ def _with_another_value(processes: Sequence[Process]) -> Blame | None:
     return Blame(found.process, why, sure=False, next=hint)
 
 
-def _by_branch(processes: Sequence[Process]) -> Blame | None:
+def by_branch(processes: Sequence[Process]) -> Blame | None:
+    """The only rank that said something of a kind that no other did."""
     found = differences.branch(processes) if len(processes) > 1 else None
     if found is None:
         return None
@@ -230,11 +273,12 @@ def uncounted(causes: Sequence[Cause], processes: Sequence[Process]) -> Blame | 
     for cause in causes:
         for came in differences.came(cause.process, numbers):
             absent |= numbers - came - {cause.rank.rank}
+    absent = absent or {number for cause in causes for number in differences.not_counted(cause.process, numbers)}
     absent = absent or {number for cause in causes for number in differences.asked_last(cause.process)}
     missing = [process for process in essential if process.rank.rank in absent]
     if len(missing) != 1 or missing[0].rank.rank in failed:
         return None
-    why = LEFT if has_ended(missing[0]) else not_there(missing[0])
+    why = LEFT if has_ended(missing[0]) else waiting.not_there(missing[0])
     return Blame(missing[0], why, where=waiting.place_of(missing[0]), sure=False)
 
 
@@ -268,7 +312,7 @@ def own_trouble(process: Process) -> Cause | None:
 def said_trouble(process: Process) -> Cause | None:
     """An exception that a rank does not show, but names in a record of its own."""
     words = process.log.last_words(_LAST_WORDS)
-    at = next((i for i in range(len(words) - 1, -1, -1) if _NAMES_EXCEPTION.search(words[i])), None)
+    at = next((i for i in range(len(words) - 1, -1, -1) if NAMES_EXCEPTION.search(words[i])), None)
     if at is None or any(map(is_handled, words[at:])):
         return None
     return named_in(process, words[at].strip())

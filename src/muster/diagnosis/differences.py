@@ -8,11 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from muster.diagnosis import waiting
 from muster.diagnosis.launchers import Process
 
 _NUMBER = re.compile(r"(?<![\w.])(?=[a-f]{0,40}\d)[0-9a-f]{6,64}(?![\w.])|\d+(?:\.\d+)?")
 """Numbers, and digests of six digits and more."""
 _TIME = re.compile(r"\d{1,4}[-/:]\d\d[-/:]\d\d[\d.,:TZ+ ]{0,20}")
+_WORD = re.compile(r"(?<![\w.])(?:[A-Za-z_][\w-]{2,60}(?:\.\w{1,10})?|\d{4,9})(?!\w)")
+_BARE_LIST = re.compile(r"^\w{0,60}(?:Error|Exception|Exit)?:? ?\[[^\[\]]{1,1000}\]$")
+"""All that is said is a list."""
 _LIST = re.compile(r"[\[({]\d+(?:, ?\d+)+[\])}]")
 _VALUES = re.compile(r"\[([^\[\]{}]{1,1000})\]|\{([^\[\]{}]{1,1000})\}")
 _KEYED = re.compile(r"['\"]?(?:rank|worker|r)?[ _]?(\d{1,6})['\"]?: ?(.+)$")
@@ -77,8 +81,8 @@ class Difference:
     """What another one said; empty where its own line says it all."""
 
     def explains(self, headline: str) -> bool:
-        """Whether the value that is its own stands in an error about shapes or sizes."""
-        own = set(_NUMBER.findall(self.line)) - set(_NUMBER.findall(self.theirs))
+        """Whether the value that is its own, or that of the others, stands in an error about shapes or sizes."""
+        own = set(_NUMBER.findall(self.line)) ^ set(_NUMBER.findall(self.theirs))
         return bool(_SHAPES.search(headline)) and bool(own & set(_NUMBER.findall(headline)))
 
 
@@ -87,10 +91,23 @@ _Row = tuple[str, tuple[str, ...]]
 
 
 def value(processes: Sequence[Process]) -> Difference | None:
-    """The only rank that gives another value than all the rest in the same words."""
-    if len(processes) < 3:
+    """The only rank that gives another value than all the rest in the same words.
+
+    One that leads the others may not speak as they do (elsewhere-old-protocol).
+    """
+    if len(processes) < _FEWEST:
         return None
-    said = {process.rank.rank: _rows(process) for process in processes}
+    most = _FIRST_LINES if len(processes) <= _MANY else _FEW_LINES
+    said = {process.rank.rank: _rows(process, most) for process in processes}
+    if not any(said.values()) and len(processes) <= _MANY:
+        # All that they say are records of a log (apart-elects).
+        said = {process.rank.rank: _rows(process, most, RECORDS[-1]) for process in processes}
+    without_first = {rank: rows for rank, rows in said.items() if rank}
+    found = _odd_value(processes, said)
+    return found or (_odd_value(processes, without_first) if len(without_first) >= _FEWEST else None)
+
+
+def _odd_value(processes: Sequence[Process], said: Mapping[int, dict[str, _Row]]) -> Difference | None:
     shapes = set.intersection(*(set(rows) for rows in said.values()))
     by_rank = {process.rank.rank: process for process in processes}
     for shape in sorted(shapes, key=list(next(iter(said.values()))).index):
@@ -110,10 +127,10 @@ def _votes(rows: Mapping[int, _Row], shape: str) -> Iterator[Mapping[int, object
         yield within
     width = min(len(numbers) for _, numbers in rows.values())
     columns = [{rank: numbers[column] for rank, (_, numbers) in rows.items()} for column in range(width)]
-    for column in [column for column, before in zip(columns, shape.split("#"), strict=False) if _ITSELF.search(before)]:
+    for column, before in zip(columns, shape.split("#"), strict=False):
         own = {rank: value == str(rank) for rank, value in column.items()}
-        if sum(own.values()) == len(rows) - 1:
-            # One that takes itself for another (values-same-rank).
+        if sum(own.values()) == len(rows) - 1 and (_ITSELF.search(before) or len(rows) >= _ENOUGH):
+            # One that takes itself for another (values-same-rank, elsewhere-same-seat).
             yield own
             return
     # A column that only counts the ranks says nothing.
@@ -146,12 +163,12 @@ def _alone(votes: Mapping[int, object]) -> int | None:
     return next(rank for rank, found in votes.items() if found == single)
 
 
-def _rows(process: Process) -> dict[str, _Row]:
+def _rows(process: Process, most: int, records: re.Pattern[str] | None = None) -> dict[str, _Row]:
     """The first words of a process by their shape."""
     log = process.log
     end = log.raised[0].begin if log.raised else len(log.lines)
     found: dict[str, _Row] = {}
-    for line in log.words_between(0, end)[:_FIRST_LINES]:
+    for line in log.first_words(most, end, records):
         bare = _TIME.sub("", line[:300])
         found.setdefault(_NUMBER.sub("#", bare), (line, tuple(_NUMBER.findall(bare))))
     return found
@@ -185,7 +202,7 @@ def impostor(processes: Sequence[Process]) -> Process | None:
     """The only rank that calls itself by the number of another, where others use their own in the same words."""
     claims: dict[str, dict[int, int]] = {}
     for process in processes:
-        for line in process.log.words_between(0)[:_FIRST_LINES]:
+        for line in process.log.first_words(_FIRST_LINES):
             bare = _TIME.sub("", line[:300])
             if found := _CLAIMS.search(bare):
                 claims.setdefault(_NUMBER.sub("#", bare), {}).setdefault(process.rank.rank, int(found[1]))
@@ -194,6 +211,61 @@ def impostor(processes: Sequence[Process]) -> Process | None:
         if len(wrong) == 1 and len(claimed) > 1:
             return next(process for process in processes if process.rank.rank == wrong[0])
     return None
+
+
+def misnumbered(processes: Sequence[Process], told: set[int]) -> Process | None:
+    """The only rank that gives the number of another, one of those told of, where the rest give their own."""
+    most = _FIRST_LINES if len(processes) <= _MANY else _FEW_LINES
+    said = {process.rank.rank: _rows(process, most) for process in processes}
+    said = said if set.intersection(*map(set, said.values())) else {rank: rows for rank, rows in said.items() if rank}
+    if len(said) < _FEWEST:
+        return None
+    for shape in set.intersection(*map(set, said.values())):
+        for column in zip(*(said[rank][shape][1] for rank in said), strict=False):
+            wrong = {rank: value for rank, value in zip(said, column, strict=True) if value != str(rank)}
+            if len(wrong) == 1 and {int(value) for value in wrong.values() if value.isdigit()} & told & set(said):
+                return next(process for process in processes if process.rank.rank in wrong)
+    return None
+
+
+def unlike(processes: Sequence[Process]) -> Process | None:
+    """The only one that ended in another way than all the others, or else that stopped at another line."""
+    ended = {process.rank.rank: _ending(process) for process in processes}
+    at = {process.rank.rank: waiting.key_of(process) for process in processes}
+    for told in (ended, at):
+        if None not in told.values() and (odd := _alone(told)) is not None:
+            return next(process for process in processes if process.rank.rank == odd)
+    return None
+
+
+def _ending(process: Process) -> tuple[object, ...]:
+    if process.rank.expected:
+        return ("stopped",)
+    return (process.rank.exit_code, process.rank.signal)
+
+
+def known_by(said: str, speaker: Process, others: Sequence[Process]) -> Process | None:
+    """The only one of the others with a word of what is said in a line that all of them print, each with its own."""
+    if len(others) < 2 or len(others) > _MANY:
+        return None
+    # Several may have said the same.
+    words = {process.rank.rank: process.log.first_words(_FIRST_LINES) for process in others}
+    lines = {rank: [line for line in found if said not in line] for rank, found in words.items()}
+    own = " ".join(speaker.log.first_words(_FIRST_LINES))
+    for word in dict.fromkeys(_WORD.findall(said[:500])):
+        has = [(rank, line) for rank, found in lines.items() for line in found if _has_word(line, word)]
+        if len({rank for rank, _ in has}) != 1 or _has_word(own.replace(said, ""), word):
+            continue
+        rank, line = has[0]
+        before, _, after = line.partition(word)
+        alike = re.compile(re.escape(_shape(before)) + r"(\S{1,80})" + re.escape(_shape(after)))
+        if all(any(alike.fullmatch(_shape(text)) for text in found) for found in lines.values()):
+            return next(process for process in others if process.rank.rank == rank)
+    return None
+
+
+def _has_word(line: str, word: str) -> bool:
+    return re.search(rf"(?<![\w.]){re.escape(word)}(?![\w])", line) is not None
 
 
 def own_lines(processes: Sequence[Process], records: re.Pattern[str] | None = None) -> dict[int, list[str]]:
@@ -228,7 +300,7 @@ def came(process: Process, numbers: set[int]) -> Iterator[set[int]]:
     """Sets of ranks that a process says it had heard of, in a list or one in each line; never all of the others."""
     others = numbers - {process.rank.rank}
     one_by_one: dict[str, set[int]] = {}
-    for line in process.log.last_words(_LAST_LINES):
+    for line in process.log.last_words(_LAST_LINES if len(numbers) <= _MANY else _FEW_LINES):
         bare = _TIME.sub("", line[:300])
         word = _CAME.search(bare)
         # What stands in another part of the sentence is about others: "expected 3, got 2, from [1, 3]".
@@ -246,19 +318,52 @@ def came(process: Process, numbers: set[int]) -> Iterator[set[int]]:
             yield told
 
 
+def not_counted(process: Process, numbers: set[int]) -> set[int]:
+    """Of the others, the only one whose number does not stand in lines of a kind that name all the rest, each once.
+
+    For apart-zmq-other-port.
+    """
+    others = numbers - {process.rank.rank}
+    named: dict[str, list[int]] = {}
+    for line in process.log.last_words(_LAST_LINES if len(numbers) <= _MANY else _FEW_LINES):
+        bare = _TIME.sub("", line[:300])
+        if len(found := _NUMBER.findall(bare)) == 1 and found[0].isdigit():
+            named.setdefault(_NUMBER.sub("#", bare), []).append(int(found[0]))
+    for told in named.values():
+        absent = others - set(told)
+        if len(told) == len(set(told)) == len(others) - 1 > 1 and len(absent) == 1:
+            return absent
+    return set()
+
+
+def numbers_in_lists(line: str) -> list[set[int]]:
+    """The lists of whole numbers that a line has."""
+    return [{int(number) for number in re.findall(r"\d+", found)} for found in _NUMBERS.findall(line[:2000])]
+
+
 def asked_last(process: Process) -> set[int]:
     """The numbers of others in the last thing that a process said before it failed, unless they had answered."""
     log = process.log
-    words = log.words_between(0, log.raised[-1].begin if log.raised else None)
+    end = log.raised[-1].begin if log.raised else len(log.lines)
+    words = log.words_between(max(0, end - _LAST_LINES), end)
     said = _TIME.sub("", words[-1][:300]) if words else ""
     if _CAME.search(said) or not _ASKS.search(said):
         return set()
     return {int(number) for number in _PEER.findall(said)} - {process.rank.rank}
 
 
-def odd_in_list(line: str, count: int) -> int | None:
-    """Of a list with a value of each rank, in a line that says that they differ: the rank of the only other value."""
-    if count < _FEWEST or not _DIFFER.search(line):
+def odd_in_list(line: str, count: int, keyed: bool = False) -> int | None:
+    """Of a list with a value of each rank, in a line that says that they differ: the rank of the only other value.
+
+    `keyed`: also in a line with other words, if the list has the ranks' numbers (elsewhere-world-of-five).
+    """
+    if count < _FEWEST:
+        return None
+    if keyed and (alone := _alone_in_groups(line[:2000], count)) is not None:
+        return alone
+    if not _DIFFER.search(line) and keyed and (odd := _odd_by_number(line[:2000], count)) is not None:
+        return odd
+    if not _DIFFER.search(line) and not (keyed and _BARE_LIST.search(line)):
         return None
     pairs = {int(found[1]): found[2] for found in _PAIRS.finditer(line[:2000])}
     if len(pairs) >= _FEWEST and set(pairs) in (set(range(count)), set(range(1, count))):
@@ -267,6 +372,26 @@ def odd_in_list(line: str, count: int) -> int | None:
         counted = Counter(parts)
         if len(parts) == count and len(counted) == 2 and min(counted.values()) == 1:
             return next(number for number, part in enumerate(parts) if counted[part] == 1)
+    return None
+
+
+def _alone_in_groups(line: str, count: int) -> int | None:
+    """Of lists that share all ranks out among themselves, the only one of a list of its own (elsewhere-other-call)."""
+    groups = [[int(number) for number in re.findall(r"\d+", found)] for found in _NUMBERS.findall(line)]
+    members = sorted(number for group in groups for number in group)
+    if len(groups) < 2 or members not in (list(range(count)), list(range(1, count))):
+        return None
+    single = [group[0] for group in groups if len(group) == 1]
+    return single[0] if len(single) == 1 and len(groups) == 2 else None
+
+
+def _odd_by_number(line: str, count: int) -> int | None:
+    """Of values that stand at the ranks' numbers in braces, all of them or all but the first's: the only other one."""
+    for found in _VALUES.finditer(line):
+        pairs = [_KEYED.match(part.strip()) for part in (found[2] or "").split(",")]
+        values = {int(pair[1]): pair[2].strip() for pair in pairs if pair}
+        if len(values) == len(pairs) and set(values) in (set(range(count)), set(range(1, count))):
+            return _alone(values)
     return None
 
 

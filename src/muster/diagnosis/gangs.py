@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from muster.diagnosis import differences, waiting
 from muster.diagnosis.causes import DEFINITE, Cause, cause_of, complaint, last_words
 from muster.diagnosis.launchers import Process, started_by
-from muster.diagnosis.log import Log
+from muster.diagnosis.log import EXCHANGES, WRAPPERS, Log
 from muster.diagnosis.raised import Frame, Raised
 
 _NAMED = re.compile(
@@ -38,9 +38,12 @@ _BLAMED = re.compile(
 )
 _FAILED = re.compile(r"\d (?:has |had )?(?:failed|fails|raise[sd]|hit|report(?:s|ed)|crashed|died|aborted)\b")
 _MISSED = re.compile(
-    r"(?i)\b(?:not|never|missing|absent|late|silent|no (?:answer|reply|heartbeat)|time(?:d[ -]?)?-?out|within \d"
-    r"|still)\b|n't\b"
+    r"(?i)\b(?:not|never|missing|absent|late|silent|no (?:answer|reply|heartbeat|\w+ from)|time(?:d[ -]?)?-?out"
+    r"|within \d|still)\b|n't\b"
 )
+NAMES_EXCEPTION = re.compile(r"\b(?:[A-Za-z_]\w{0,60}\.){0,6}[A-Z]\w{1,60}(?:Error|Exception)\b ?[(:]")
+_LATE = re.compile(r"(?i)time(?:d[ -]?)?[ -]?out|DEADLINE")
+_AT_ONCE_S = 1.0
 _LAST_WORDS = 40
 _FEW_WORDS = 10
 _MANY = 64
@@ -77,8 +80,14 @@ def spoken(processes: Sequence[Process]) -> Cause | None:
         for process in processes
         if (process.rank.expected or has_ended(process)) and (cause := last_words(process))
     ]
-    definite = [cause for cause in found if cause.weight == DEFINITE]
+    definite = [cause for cause in found if cause.weight == DEFINITE and not _after_its_stop(cause)]
     return min(definite, key=lambda cause: cause.order) if definite else None
+
+
+def _after_its_stop(cause: Cause) -> bool:
+    """Whether it was raised when others were being ended already, and so lost (elsewhere-other-interface)."""
+    stopped, raised = cause.process.log.stopped_at, cause.raised
+    return stopped is not None and raised is not None and raised.begin >= stopped
 
 
 def origin(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | None:
@@ -181,9 +190,10 @@ def hinted(first: Cause, processes: Sequence[Process]) -> Cause | None:
         return None
     # What several say is what they were told.
     told = sum(first.headline in process.log.last_words(3) for process in processes) > 1
-    if _TROUBLE.search(first.headline) and not told:
+    said = spoken(processes)
+    if _TROUBLE.search(first.headline) and not told and not (said and _MISSED.search(first.headline)):
         return None
-    if said := spoken(processes):
+    if said:
         return replace(said, sure=False)
     if first.signal is None and sum(process.rank.failed for process in processes) < 2:
         return None
@@ -193,7 +203,8 @@ def hinted(first: Cause, processes: Sequence[Process]) -> Cause | None:
     number, line = next(iter(alone.items()))
     process = next(item for item in processes if item.rank.rank == number)
     also = f" ({first.headline})" if first.headline and first.headline != line else ""
-    return replace(first, process=process, headline=f"{line}{also}", sure=False)
+    code = "exception" if NAMES_EXCEPTION.search(line) else first.code
+    return replace(first, process=process, headline=f"{line}{also}", code=code, sure=False)
 
 
 def culprit(
@@ -209,11 +220,12 @@ def culprit(
     left = [process for process in essential if has_ended(process) and process.rank.rank not in complaints]
     finished = left if left and _have_finished(left, essential, complaints) else []
     left = left if not finished else []
+    left = _gone_before(left, essential, complaints)
     if left and (surely_peers or stayed or len(complaints) > 1 or named in left):
         return _left_by(left, named, essential)
     at_their_side = named is not None and waiting.is_where_they_failed(named, waiting.given_up(failed))
     if named is not None and not waiting.waits(named) and not at_their_side and named.rank.rank not in complaints:
-        why = not_there(named) if doing(named) else "did not answer the others, who name it"
+        why = waiting.not_there(named) if waiting.doing(named) else "did not answer the others, who name it"
         return Blame(named, why, where=waiting.place_of(named))
     if any("mismatch" in line.lower() for line in complaints.values()) and (odd := _voted(essential, complaints)):
         at = waiting.failed_at(odd.log.raised[-1]) if odd.log.raised else None
@@ -230,7 +242,7 @@ def culprit(
         return other
     if blame.process is None and len(silent) == 1 and _hangs(silent[0], essential, complaints):
         # It waits as well, but it alone would do so for ever.
-        return Blame(silent[0], not_there(silent[0]), where=waiting.place_of(silent[0]), sure=False)
+        return Blame(silent[0], waiting.not_there(silent[0]), where=waiting.place_of(silent[0]), sure=False)
     return blame if surely_peers or shown else _none_silent(essential)
 
 
@@ -239,11 +251,14 @@ def has_left(processes: Sequence[Process]) -> Blame | None:
     essential = [process for process in processes if process.rank.essential and process.rank.role != "launcher"]
     left = [process for process in essential if has_ended(process)]
     running = [process for process in essential if not has_ended(process)]
-    if not left or not running or not all(waiting.waits(item) or waiting.seems_to_wait(item) for item in running):
+    if not left or not running:
+        return None
+    at_one_line = len(left) < len(running) and waiting.in_one_place(running)
+    if not at_one_line and not all(waiting.waits(item) or waiting.seems_to_wait(item) for item in running):
         return None
     if len(running) == 1 < len(left) and _have_finished(left, essential, {}):
         # All the others had done all of their work.
-        return Blame(running[0], not_there(running[0]), where=waiting.place_of(running[0]), sure=False)
+        return Blame(running[0], waiting.not_there(running[0]), where=waiting.place_of(running[0]), sure=False)
     return _left_by(left, None, essential)
 
 
@@ -256,7 +271,7 @@ def still_going(processes: Sequence[Process]) -> Blame | None:
         return None
     first = min(running, key=lambda process: process.rank.rank)
     numbers = tuple(sorted(process.rank.rank for process in running)) if len(running) > 1 else ()
-    said = doing(first) if not numbers else ""
+    said = waiting.doing(first) if not numbers else ""
     why = f"had not ended, as the others had{f': it {said}' if said else ''}"
     return Blame(first, why, where=waiting.place_of(first), sure=False, all_of=numbers)
 
@@ -270,17 +285,25 @@ def odd_one_out(silent: Sequence[Process], num_ranks: int, failed: Sequence[Rais
     """Of those that were still running, the one that did not wait for the others."""
     places = waiting.given_up(failed)
     candidates = [item for item in silent if not waiting.waits(item) and not waiting.is_where_they_failed(item, places)]
-    if len(candidates) > 1 and len(odd := waiting.at_an_odd_place(candidates)) == 1:
+    odd = waiting.at_an_odd_place(candidates) if len(candidates) > 1 else []
+    if len(odd) == 1 and not (
+        waiting.listens(odd[0])
+        and not any(map(waiting.seems_to_wait, [item for item in candidates if item is not odd[0]]))
+    ):
         candidates = odd
+    shown = [process for process in candidates if is_away(process)]
+    if len(shown) == 1 and not any(map(waiting.is_frozen, candidates)):
+        # Of the others it is only not known where they were (apart-mpi-ring-sleeps).
+        candidates = shown
     if len(candidates) > 1:
         candidates = [process for process in candidates if not waiting.seems_to_wait(process)] or candidates
         candidates = waiting.at_an_odd_place(candidates)
     if len(candidates) == 1 and num_ranks > 1:
-        return Blame(candidates[0], not_there(candidates[0]), where=waiting.place_of(candidates[0]))
+        return Blame(candidates[0], waiting.not_there(candidates[0]), where=waiting.place_of(candidates[0]))
     numbers = tuple(sorted(process.rank.rank for process in candidates or silent))
     if candidates and len(candidates) <= num_ranks / 2 and waiting.in_one_place(candidates):
         first = min(candidates, key=lambda process: process.rank.rank)
-        where = doing(first).replace("was ", "were ", 1)
+        where = waiting.doing(first).replace("was ", "were ", 1)
         return Blame(first, f"did not answer the others: they {where}", where=waiting.place_of(first), all_of=numbers)
     return Blame(None, "", numbers, sure=False)
 
@@ -293,10 +316,26 @@ def has_ended(process: Process) -> bool:
 def _left_by(left: Sequence[Process], named: Process | None, essential: Sequence[Process]) -> Blame:
     steps = differences.steps(essential)
     first = named if named in left else min(left, key=lambda process: process.rank.ended_at or 0.0)
+    unusual = [process for process in left if any(map(differences.is_unusual, process.log.last_words(1)))]
+    if named not in left and len(unusual) == 1 and not steps:
+        first = unusual[0]
     if named not in left and all(process.rank.rank in steps for process in left):
         # The others had done all of their work.
         first = min(left, key=lambda process: (steps[process.rank.rank], process.rank.ended_at or 0.0))
     return Blame(first, LEFT)
+
+
+def _gone_before(left: Sequence[Process], essential: Sequence[Process], complaints: Mapping[int, str]) -> list[Process]:
+    """Without those that ended when a rank gave up waiting, while another still runs that does not wait as it did.
+
+    Waiting takes its time: they ended because that one did (elsewhere-port-above).
+    """
+    ends = [process.rank.ended_at for process in essential if process.rank.failed and process.rank.ended_at]
+    running = [process for process in essential if process.rank.expected and process.rank.rank not in complaints]
+    waited = any(_LATE.search(line) for line in complaints.values())
+    if not ends or not waited or len(running) != 1 or waiting.stack_of(running[0]) is None:
+        return list(left)
+    return [process for process in left if (process.rank.ended_at or 0.0) < min(ends) - _AT_ONCE_S]
 
 
 def _hangs(process: Process, essential: Sequence[Process], complaints: Mapping[int, str]) -> bool:
@@ -351,7 +390,7 @@ def _elsewhere(essential: Sequence[Process], complaints: Mapping[int, str]) -> B
     odd = away[0]
     where = waiting.place_of(odd) or waiting.failed_at(odd.log.raised[-1])
     assert where is not None
-    place = f"{short(where.file)} line {where.line}{f': `{where.source[:80]}`' if where.source else ''}"
+    place = f"{waiting.short(where.file)} line {where.line}{f': `{where.source[:80]}`' if where.source else ''}"
     return Blame(odd, f"was waiting in another call ({place}) than all the others", where=where, sure=False)
 
 
@@ -363,46 +402,13 @@ def _is_before(calls: tuple[waiting.Place, ...], others: tuple[waiting.Place, ..
 
 def _calls(process: Process) -> tuple[waiting.Place, ...]:
     """The lines of the user's own code in which a process waited, as its stack or its traceback shows them."""
-    if stack := waiting.stack_of(process):
-        return tuple((frame.file, frame.line) for frame in reversed(stack.frames) if not frame.of_library)
-    raised = process.log.raised[-1] if process.log.raised else None
-    return tuple((frame.file, frame.line) for frame in raised.frames if not frame.of_library) if raised else ()
-
-
-def doing(process: Process) -> str:
-    """What its stack says, to follow "rank 2"; empty where it showed none."""
-    stack = waiting.stack_of(process)
-    if stack is None:
-        return ""
-    place = stack.own or stack.frames[0]
-    inside = f"in {stack.waits}, " if stack.waits else ""
-    inner = stack.frames[0]
-    within = f" ({inner.function} of {short(inner.file)})" if inner.of_library and not stack.waits else ""
-    source = f": `{place.source[:80]}`" if place.source and not within else ""
-    return f"was {inside}at {short(place.file)} line {place.line}, in {place.function}{within}{source}"
-
-
-def places(processes: Sequence[Process]) -> str:
-    """Where the ranks were, each place once: `ranks 0, 2 in all_reduce (train.py line 12); rank 1 in barrier (…)`."""
-    found: dict[str, list[int]] = {}
-    for process in processes:
-        if said := doing(process):
-            found.setdefault(said.removeprefix("was "), []).append(process.rank.rank)
-    if len(found) < 2:
-        return ""
-    return "; ".join(
-        f"{'ranks' if len(n) > 1 else 'rank'} {', '.join(map(str, sorted(n)))} {at}" for at, n in found.items()
-    )
-
-
-def not_there(process: Process) -> str:
-    if waiting.is_frozen(process):
-        return (
-            "did not answer the others: it could not even show where it was and had to be killed, like a process that "
-            "is stopped (SIGSTOP) or hangs in the kernel"
-        )
-    said = doing(process)
-    return f"did not answer the others: it {said}" if said else "did not answer the others"
+    stack, raised = waiting.stack_of(process), process.log.raised[-1] if process.log.raised else None
+    frames = tuple(reversed(stack.frames)) if stack else raised.frames if raised else ()
+    own = tuple((frame.file, frame.line) for frame in frames if not frame.of_library)
+    below = frames[1 + max((i for i, frame in enumerate(frames) if not frame.of_library), default=-1) :]
+    # One line may call this or that (apart-torch-broadcast).
+    called = next((f.function for f in below if EXCHANGES.search(f.file) and f.function not in WRAPPERS), "")
+    return (*own, (called, 0)) if own and called else own
 
 
 def _none_silent(essential: Sequence[Process]) -> Blame:
@@ -442,14 +448,6 @@ def _voted(essential: Sequence[Process], complaints: Mapping[int, str]) -> Proce
 
 def _numbers(pattern: re.Pattern[str], line: str) -> list[int]:
     return [int(next(group for group in match.groups() if group is not None)) for match in pattern.finditer(line)]
-
-
-def short(file: str) -> str:
-    """A path as a person of the project would call it."""
-    for mark in ("/work/", "/site-packages/", "/dist-packages/", "/python3.11/", "/python3.12/"):
-        if mark in file:
-            return file.rpartition(mark)[2]
-    return file.removeprefix("./")
 
 
 def likeness(cause: Cause) -> tuple[str, str]:

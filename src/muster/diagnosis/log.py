@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from itertools import islice
 
 from muster.diagnosis.raised import Frame, Raised, Reader
 from muster.diagnosis.text import lines_of, owner_of
@@ -34,7 +35,7 @@ class Stack:
         """The collective or the meeting in which it waits for others; empty where it does something else."""
         for frame in self.frames:
             if EXCHANGES.search(frame.file):
-                outer = [item for item in self.frames if EXCHANGES.search(item.file) and item.function not in _WRAPPERS]
+                outer = [item for item in self.frames if EXCHANGES.search(item.file) and item.function not in WRAPPERS]
                 return outer[-1].function if outer else frame.function
             if not frame.of_library:
                 return ""
@@ -58,9 +59,17 @@ class Log:
 
     def words_between(self, begin: int, end: int | None = None, records: re.Pattern[str] | None = None) -> list[str]:
         """The lines that the program meant for people: no noise, nothing of a stack, and only such records of a log."""
-        indices = range(begin, len(self.lines) if end is None else min(end, len(self.lines)))
-        outside = (self.lines[i] for i in indices if i not in self._inside)
-        return [line for line in outside if not is_noise(line) or (records is not None and _is_wanted(line, records))]
+        return list(self._words(begin, end, records))
+
+    def first_words(self, count: int, end: int | None = None, records: re.Pattern[str] | None = None) -> list[str]:
+        """The first of those lines; what stands below them is not looked at."""
+        return list(islice(self._words(0, end, records), count))
+
+    def _words(self, begin: int, end: int | None, records: re.Pattern[str] | None = None) -> Iterator[str]:
+        for index in range(begin, len(self.lines) if end is None else min(end, len(self.lines))):
+            line = self.lines[index]
+            if index not in self._inside and (not is_noise(line) or (records and _is_wanted(line, records))):
+                yield line
 
     def words_after(self, raised: Raised) -> list[str]:
         return self.words_between(raised.end)
@@ -108,7 +117,7 @@ MEETING = re.compile(
     r"(?:init_process_group|init_rpc|_?\w*rendezvous\w*|init_distributed|_create_c10d_store|initialize_distributed)$"
 )
 """Functions of libraries in which ranks find each other."""
-_WRAPPERS = ("wrapper", "inner", "decorate_context", "_call_impl", "_wrapped_call_impl")
+WRAPPERS = ("wrapper", "inner", "decorate_context", "_call_impl", "_wrapped_call_impl")
 _MARK = "muster: where rank "
 _ASKED = "muster: somebody asks where rank "
 _STACK_OF = re.compile(r"muster: where rank (\d+) \(process \d+\) was when it was stopped:$")

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from muster.diagnosis import differences, meeting
-from muster.diagnosis.causes import DEFINITE, RENDEZVOUS, Cause, by_exception, last_words
-from muster.diagnosis.gangs import likeness, with_exception, without_numbers
+from muster.diagnosis.advice.case import port_in
+from muster.diagnosis.causes import DEFINITE, RENDEZVOUS, Cause, by_exception, complaint, last_words
+from muster.diagnosis.gangs import NAMES_EXCEPTION, likeness, with_exception, without_numbers
 from muster.diagnosis.launchers import Process, started_by
 from muster.diagnosis.table.machines import TOLD
 from muster.diagnosis.words import is_handled, sounds_like_failure
@@ -63,26 +64,61 @@ WAITED = re.compile(
     r"|\bunreachable\b|\bcannot (?:reach|connect)|\bsend(?:ing)? to\b"
 )
 _TURNED_DOWN = re.compile(r"(?i)\b(?:rejected|refused|denied|not accepted)\b")
+_LEFT_UNDONE = re.compile(
+    r"(?i)\b(?:error|exception|cannot|could not|couldn't|failed|fatal|traceback)\b|Error\b|Exception\b"
+    r"|\bnot (?:computed|written|saved|sent|made|finished|produced|created|loaded|read|delivered|uploaded|stored)\b"
+)
 _LONG_ENOUGH = 15
+_SUBJECT = re.compile(
+    r"(?:^|[,;:(\[] ?|\b(?:from|by|to|with) )#?(\d{1,6})(?!\d|[\w.:/%]\d| ?(?:s|ms|sec\w*|min\w*|of|bytes|%)\b"
+    r"| (?!(?:has|is|was|says|sends|gives|does|reports|wants)\b)[a-z]{2,20}s\b)"
+)
+"""A number that neither belongs to a thing before it nor counts what follows it."""
 _RANK = re.compile(r"(?i)\brank (\d{1,6})\b")
 _SPEAKER = re.compile(r"\W{0,2}(?:(?:rank|process|proc|worker|task|pe)[ _#=:]{0,2})?(\d{1,6})\b[\]):]", re.I)
 _FEW = 3
+_FIRST = 50
 
 
 def by_what_is_said(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | None:
     """Where a rank failed by itself and speaks of others: the one that it means. The first way that tells decides."""
     return (
-        odd_value(causes, processes)
+        took_the_port(causes, processes)
+        or odd_value(causes, processes)
         or outvoted(causes)
         or odd_in_list(causes, processes)
         or sent_badly(causes, processes)
         or impostor(causes, processes)
         or echoed(causes[0], processes)
         or by_name(causes, processes)
+        or by_own_word(causes, processes)
+        or said_otherwise(causes)
         or unanimous(causes, processes)
+        or numbered(causes, processes)
         or spoke_in_shared_log(causes, processes)
         or went_another_way(causes, processes)
+        or troubled(causes, processes)
     )
+
+
+def took_the_port(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | None:
+    """Where a rank finds its port taken: the only other one that had said to be there (apart-takes-port)."""
+    first = causes[0]
+    # Of other ranks' ports it is not known to whom they belong.
+    port = port_in(first.headline) if first.code == "port_trouble" and not first.rank.rank else None
+    if port is None:
+        return None
+    at = re.compile(rf"(?<![\d.]){port}(?!\d)")
+    told = [
+        (process, line.strip()[:200])
+        for process in processes
+        if process.rank.role != "launcher" and (line := next(filter(at.search, process.log.first_words(_FIRST)), ""))
+    ]
+    if len(told) != 1 or told[0][0].rank.failed or told[0][0].rank.node != first.rank.node:
+        return None
+    one, said = told[0]
+    headline = f"it said `{said}`, where rank {first.rank.rank} was to listen: {first.headline}"
+    return replace(first, process=one, headline=headline, sure=False)
 
 
 def odd_value(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | None:
@@ -126,7 +162,8 @@ def _others_in(cause: Cause) -> set[int]:
 def odd_in_list(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | None:
     """Where ranks compare what all of them have and print it as a list: the only one with another value."""
     essential = [process for process in processes if process.rank.essential and process.rank.role != "launcher"]
-    number = differences.odd_in_list(causes[0].headline, len(essential))
+    count = len({process.rank.rank for process in essential})
+    number = differences.odd_in_list(causes[0].headline, count, speaks_for_itself(causes[0]))
     if number is None or _fail_otherwise(causes):
         return None
     own = next((cause for cause in causes if cause.rank.rank == number and cause.weight < RENDEZVOUS), None)
@@ -152,13 +189,19 @@ def sent_badly(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause |
 
 def impostor(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | None:
     """Where a number came twice: the only rank that takes itself for another (further-registered-twice)."""
-    if not _TWICE.search(causes[0].headline):
-        return None
-    one = differences.impostor([process for process in processes if process.rank.role != "launcher"])
+    first, ranks = causes[0], [process for process in processes if process.rank.role != "launcher"]
+    one = differences.impostor(ranks) if _TWICE.search(first.headline) else None
+    if one is None and speaks_for_itself(first) and len(ranks) > 1:
+        # Whatever it calls that: a number that another rank has stands in what is said.
+        one = differences.misnumbered(ranks, _numbers(first.headline))
     own = next((cause for cause in causes if cause.process is one), None)
     if one is None or (own is not None and own.weight < RENDEZVOUS):
         return None
     return _said_of(causes[0], one)
+
+
+def _numbers(line: str) -> set[int]:
+    return {int(number) for number in re.findall(r"(?<![\w.])\d{1,6}(?!\w|\.\d)", line)}
 
 
 def echoed(first: Cause, processes: Sequence[Process]) -> Cause | None:
@@ -238,6 +281,53 @@ def unanimous(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | 
     return replace(own, sure=False) if own is not None else _said_of(first, one)
 
 
+def by_own_word(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | None:
+    """Where a rank says a name, a port or a process's number that only one other has in a line which all of them print.
+
+    For astray-names, astray-ports, astray-pids, astray-letters.
+    """
+    first = causes[0]
+    if not speaks_for_itself(first) or any(cause.weight < RENDEZVOUS for cause in _otherwise(causes)):
+        return None
+    others = [item for item in processes if item.rank.role != "launcher" and item is not first.process]
+    one = differences.known_by(first.headline, first.process, others)
+    return _said_of(first, one) if one is not None else None
+
+
+def said_otherwise(causes: Sequence[Cause]) -> Cause | None:
+    """Where ranks leave with the same words, which they were told, and one alone with others: that one.
+
+    For astray-late-code.
+    """
+    if len(causes) < _FEW or any(cause.code != "exit_code" or cause.signal is not None for cause in causes):
+        return None
+    unlike = _otherwise(causes)
+    codes = {cause.rank.exit_code for cause in causes if cause not in unlike}
+    if len(unlike) != 1 or not unlike[0].headline or unlike[0].rank.exit_code in codes:
+        return None
+    return replace(unlike[0], sure=False)
+
+
+def _otherwise(causes: Sequence[Cause]) -> list[Cause]:
+    """Those that end in another way than the first."""
+    return [cause for cause in causes if likeness(cause) != likeness(causes[0])]
+
+
+def numbered(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | None:
+    """Where a number in what a rank says may be that of a rank which ended or stopped unlike all the others: that one.
+
+    For elsewhere-short-shard.
+    """
+    first, essential = causes[0], [item for item in processes if item.rank.essential and item.rank.role != "launcher"]
+    numbers = {int(number) for number in _SUBJECT.findall(first.headline)} - {first.rank.rank}
+    if not speaks_for_itself(first) or _fail_otherwise(causes) or not numbers or len(essential) <= _FEW:
+        return None
+    if any(process.shared for process in processes):
+        return None
+    one = differences.unlike([process for process in essential if process is not first.process])
+    return _said_of(first, one) if one is not None and one.rank.rank in numbers else None
+
+
 def bare_numbers(line: str) -> set[int]:
     """Numbers that may be those of ranks: not counts of time, of steps or of ranks, nor parts of other numbers."""
     found = set()
@@ -286,7 +376,30 @@ def went_another_way(causes: Sequence[Cause], processes: Sequence[Process]) -> C
         return None
     one, said = found
     own = next((cause for cause in causes if cause.process is one), first)
-    return replace(own, process=one, headline=f"{with_exception(one.log, said)} ({first.headline})", sure=False)
+    told = replace(own, process=one, headline=f"{with_exception(one.log, said)} ({first.headline})", sure=False)
+    return replace(told, code="exception") if NAMES_EXCEPTION.search(said) else told
+
+
+def troubled(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | None:
+    """Where a rank fails over what it found, and one alone had told of a failure of its own before: that one.
+
+    For elsewhere-half-written, s-two-real-errors-first-counts.
+    """
+    first, ranks = causes[0], [process for process in processes if process.rank.role != "launcher"]
+    if first.code != "exception" or first.raised is None or first.rank.launcher_rank is not None or len(ranks) < 2:
+        return None
+    if any(cause.weight < RENDEZVOUS for cause in causes[1:]) or speaks_for_itself(first):
+        return None
+    told = [
+        (process, line.strip())
+        for process, lines in ((item, differences.own_lines(ranks).get(item.rank.rank, [])) for item in ranks)
+        for line in lines[-1:]
+        if _LEFT_UNDONE.search(line) and not is_handled(line) and complaint(process) is None
+    ]
+    if len(told) != 1 or told[0][0] is first.process:
+        return None
+    one, line = told[0]
+    return replace(first, process=one, headline=f"{line} (then rank {first.rank.rank}: {first.headline})", sure=False)
 
 
 def _ends_with(process: Process, said: str) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from muster.diagnosis.causes import Cause
 from muster.diagnosis.launchers import Process
 from muster.diagnosis.log import Log
+from muster.diagnosis.words import PROGRESS
 
 Address = tuple[str, int]
 
@@ -28,11 +29,13 @@ _NO_SUCH_HOST = re.compile(r"[Nn]o route to host|[Nn]ame or service not known|ca
 _HERE = re.compile(r"127\.|localhost$|::1$")
 _MEETING_WORDS = re.compile(
     r"(?i)\b(?:announce|discover|join|regist(?:er|ra)|handshake|bootstrap|rendez-?vous|check(?:ed)? in"
-    r"|start(?:ing)?[- ]?(?:line|up)\b|roll[- ]call)"
+    r"|start(?:ing)?[- ]?(?:line|up)\b|roll[- ]call)|\b(?:members?|participants?) (?:came|arrived)"
 )
 _MEETING_CALL = re.compile(
     r"(?i)(?:^|_)(?:rendezvous|discover\w*|join|register|handshake|bootstrap|init|initiali[sz]e|connect|hello|start_?up)(?:_|$)"
 )
+_NOBODY = re.compile(r"[Rr]efused|CONNREFUSED")
+_LATE = re.compile(r"(?i)time(?:d[ -]?)?[ -]?out")
 _TIME = re.compile(r"\d{1,4}[-/:]\d\d[-/:]\d\d[\d.,:TZ+ ]{0,20}")
 _NUMBER = re.compile(r"\d+")
 _MOST_LINES = 400
@@ -45,6 +48,17 @@ def joined(texts: Sequence[str]) -> tuple[int, int] | None:
     """How many came of how many that were expected, if anybody counted them."""
     found = [(int(match[1]), int(match[2])) for text in texts if (match := _JOINED.search(text))]
     return max(found) if found else None
+
+
+def how_many(processes: Sequence[Process], said: str) -> str:
+    """How many ranks came, if one of them counted and the message does not say so yet."""
+    counted = joined([raised.line for process in processes for raised in process.log.raised])
+    if counted is None:
+        return ""
+    all_came = (
+        f", all that the job has: the world size is {counted[1]} in the script" if counted[0] == len(processes) else ""
+    )
+    return f"; {counted[0]}/{counted[1]} clients joined{all_came}" if all_came or "clients joined" not in said else ""
 
 
 def elsewhere(processes: Sequence[Process], given_port: int | None) -> list[Process]:
@@ -182,7 +196,7 @@ def _said(process: Process) -> list[_Line]:
 
 def _first_words(process: Process) -> list[str]:
     end = process.log.raised[0].begin if process.log.raised else len(process.log.lines)
-    return process.log.words_between(0, min(end, _MOST_LINES))[:_FIRST_WORDS]
+    return process.log.first_words(_FIRST_WORDS, min(end, _MOST_LINES))
 
 
 def _masked(line: str, process: Process) -> str:
@@ -191,10 +205,23 @@ def _masked(line: str, process: Process) -> str:
     return _NUMBER.sub(lambda match: "#" if match[0] in own or len(match[0]) > 5 else match[0], line)
 
 
+def _was_looking(first: Cause) -> bool:
+    """Whether nobody was where it looked, or nobody came to where it listened, before it had done anything else."""
+    own = [frame for frame in first.raised.frames if not frame.of_library] if first.raised else []
+    listened = bool(own) and ".accept()" in own[-1].source and bool(_LATE.search(first.headline))
+    log = first.process.log
+    began = log.raised[0].begin if log.raised else len(log.lines)
+    if listened:
+        return not log.words_between(0, began)
+    return bool(_NOBODY.search(first.headline)) and not any(PROGRESS.search(line) for line in log.lines[:began])
+
+
 def code_of_waiting(first: Cause) -> str:
     """Whether ranks that lost each other were still looking for each other: by words and by names of functions."""
     if first.code in ("rendezvous", "collective"):
         return first.code
+    if _was_looking(first):
+        return "rendezvous"
     calls = [frame.function for frame in first.raised.frames if not frame.of_library][-2:] if first.raised else []
     met = _MEETING_WORDS.search(first.headline) or any(map(_MEETING_CALL.search, calls))
     return "rendezvous" if met else "collective"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from muster.diagnosis import waiting
 from muster.diagnosis.causes import DEFINITE, RENDEZVOUS, Cause, by_exception, is_victim
-from muster.diagnosis.gangs import Blame, not_there, short
+from muster.diagnosis.gangs import Blame
 from muster.diagnosis.launchers import Process
 from muster.diagnosis.raised import Raised
 from muster.diagnosis.table.machines import LOST_PEER
@@ -152,9 +152,9 @@ def late(causes: Sequence[Cause], processes: Sequence[Process]) -> Blame | None:
         return None
     at = waiting.answering(serving[0])
     if at is None:
-        return Blame(serving[0], not_there(serving[0]), where=waiting.place_of(serving[0]))
+        return Blame(serving[0], waiting.not_there(serving[0]), where=waiting.place_of(serving[0]))
     source = f": `{at.source[:80]}`" if at.source else ""
-    did = f"a thread of it was still at {short(at.file)} line {at.line}, in {at.function}{source}"
+    did = f"a thread of it was still at {waiting.short(at.file)} line {at.line}, in {at.function}{source}"
     return Blame(serving[0], f"did not answer the others: {did}", where=at)
 
 
@@ -169,7 +169,7 @@ def knocked_elsewhere(causes: Sequence[Cause], processes: Sequence[Process]) -> 
     if len(refused) != 1 or len(causes) != 1 or len(serving) != 1 or not others:
         return None
     at, host = waiting.failed_at(refused[0].raised), serving[0].rank.rank
-    where = f"{short(at.file)} line {at.line}" if at is not None else "its settings"
+    where = f"{waiting.short(at.file)} line {at.line}" if at is not None else "its settings"
     hint = (
         f"Rank {host} listens, and others reached it: compare the address and port that rank {refused[0].rank.rank} "
         f"uses ({where}) with theirs."

@@ -7,6 +7,7 @@ exit slowly. "The peer closed the connection" is never first while something els
 from __future__ import annotations
 
 import re
+import signal as signals
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -14,6 +15,7 @@ from muster.diagnosis import accused, gangs, meant, meeting, remote, waiting, wo
 from muster.diagnosis.advice import peers, steps
 from muster.diagnosis.advice.case import port_in
 from muster.diagnosis.causes import (
+    COLLECTIVE,
     PASSED_ON,
     RENDEZVOUS,
     Cause,
@@ -252,6 +254,9 @@ def _in_context(cause: Cause, alone: bool, mpi: bool) -> Cause:
         and (cause.rank.role == "launcher" or cause.rank.exit_code == _MPI_ERR_UNKNOWN)
     ):
         return replace(cause, weight=PASSED_ON)
+    if not alone and cause.code == "signal" and cause.signal == signals.SIGPIPE:
+        # It wrote to one that had left (apart-perl-client-leaves).
+        return replace(cause, weight=COLLECTIVE)
     if alone and cause.code == "exit_code" and cause.signal is not None:
         return replace(cause, code="signal", weight=0)
     if remote.is_to_outside(cause) or remote.was_refused(cause.raised):
@@ -302,7 +307,7 @@ def _of_connection(causes: Sequence[Cause], processes: Sequence[Process], eviden
     ranks = [process.rank for process in processes]
     code = meeting.code_of_waiting(first)
     if code == "rendezvous":
-        said += _joined(processes, said)
+        said += meeting.how_many(processes, said)
     blame = remote.knocked_elsewhere(causes, processes) or _lost(causes, processes, evidence, said)
     if blame.process is not None and (own := accused.own_trouble(blame.process)) is not None:
         made = _of_rank(replace(own, sure=False), evidence, causes)
@@ -315,8 +320,8 @@ def _of_connection(causes: Sequence[Cause], processes: Sequence[Process], eviden
         of = blame.process.rank
         return _verdict(code, message, evidence, of, lines=first.lines, hint=hint, counted=ranks, confidence=sure)
     if first.code not in ("rendezvous", "collective"):
-        return _of_rank(first, evidence, causes)
-    at = gangs.places(processes)
+        return _of_rank(meant.disagrees(causes, processes) or first, evidence, causes)
+    at = waiting.places(processes)
     in_question = peers.question(blame, len(processes))
     message = "; ".join(part for part in (said, in_question, at) if part)
     hint = peers.nobody_named(first, blame, processes)
@@ -345,17 +350,6 @@ def _lost(causes: Sequence[Cause], processes: Sequence[Process], evidence: Evide
     if blame.process is None or blame.why == gangs.LEFT:
         blame = accused.uncounted(causes, processes) or blame
     return blame if blame.process is not None else remote.late(causes, processes) or blame
-
-
-def _joined(processes: Sequence[Process], said: str) -> str:
-    """How many ranks came, if one of them counted and the message does not say so yet."""
-    counted = meeting.joined([raised.line for process in processes for raised in process.log.raised])
-    if counted is None:
-        return ""
-    all_came = (
-        f", all that the job has: the world size is {counted[1]} in the script" if counted[0] == len(processes) else ""
-    )
-    return f"; {counted[0]}/{counted[1]} clients joined{all_came}" if all_came or "clients joined" not in said else ""
 
 
 def _went_elsewhere(first: Cause, causes: Sequence[Cause], evidence: Evidence) -> bool:
@@ -403,20 +397,22 @@ def _of_timeout(processes: Sequence[Process], evidence: Evidence) -> Verdict:
             return _verdict("rendezvous", message, evidence, found.process.rank, hint=hint, confidence="likely")
     if blame is None or blame.process is None:
         blame = accused.waits_with_another_value(running) or gangs.all_wait(running) or accused.by_progress(running)
+        blame = blame or (accused.by_branch(running) if waiting.in_one_place(running) else None)
     if blame is not None and blame.process is not None:
         if (own := accused.said_trouble(blame.process)) is not None:
             made = _of_rank(own, evidence, ())
             hint = made.next or peers.why_not_there(blame)
             return replace(made, message=f"{made.message}; it {blame.why}, and {limit}", next=hint, confidence="likely")
-        message = f"{limit}; {_who(blame)} {blame.why}"
+        words = "" if blame.where is not None else _its_words(blame, processes)
+        message = f"{limit}; {_who(blame)} {blame.why}{words}"
         hint = peers.why_not_there(blame)
         return _verdict("timeout", message, evidence, blame.process.rank, hint=hint, confidence="likely")
     if (last := gangs.still_going(processes)) is not None and last.process is not None:
         message = f"{limit}; {_who(last)} {last.why}{_its_words(last, processes)}"
         hint = peers.goes_on(last, telling_line(last.process.log))
         return _verdict("timeout", message, evidence, last.process.rank, hint=hint, confidence="likely")
-    at = gangs.places(running)
-    if not at and len(running) == 1 and (doing := gangs.doing(running[0])):
+    at = waiting.places(running)
+    if not at and len(running) == 1 and (doing := waiting.doing(running[0])):
         at = f"{wording.where(running[0].rank)} {doing}"
     return _verdict("timeout", f"{limit}; {at}" if at else limit, evidence, hint=peers.needs_longer(running))
 

@@ -21,13 +21,16 @@ _MEETS_ALL = re.compile(
 )
 # Calls and functions that usually wait for somebody else.
 _WAITS_IN = re.compile(
-    r"\b(?:recv\w*|accept|sendall|urlopen|getresponse|wait_for\w*|barrier|rendezvous|gather\w*|all_?reduce|broadcast)\("
+    r"\b(?:select\.select|recv\w*|accept|sendall|urlopen|getresponse|wait_for\w*|barrier|rendezvous|gather\w*|all_?reduce|broadcast)\("
 )
 _WAITING_NAME = re.compile(
     r"(?i)^_?(?:\w*barrier\w*|wait(?:_for)?_?\w*|recv\w*|receive\w*|accept|\w*gather\w*|\w*reduce\w*|\w*broadcast\w*|bcast"
     r"|rendezvous|meet\w*|arrive\w*|sync(?:hronize)?|handshake|getresponse|urlopen|total|await_\w+|pull\w*|serve\w*"
     r"|select|poll)$"
 )
+_READS_FROM_OTHERS = re.compile(r"/python3[.\d]*/(?:socket|ssl|selectors|multiprocessing/connection)\.py$")
+"""What Python's own library reads, and writes to, that others have opened."""
+_CONNECTS = re.compile(r"(?:create_)?connect(?:ion)?$|getaddrinfo$")
 _RECEIVES = re.compile(r"(?mi)^_?(?:i?recv|receive|read(?:exactly|line)?|get|take|pop)(?:_|$|into|all|bytes|obj)")
 _CALL = re.compile(r"(\w+)\(")
 _NO_NAMES = ("<module>", "main", "train", "run", "worker", "<lambda>", "fit", "step")
@@ -62,8 +65,17 @@ def seems_to_wait(process: Process) -> bool:
     stack = stack_of(process)
     if stack is None:
         return False
-    # What was called from the outermost function on; that one is the script itself.
-    return any(_WAITING_NAME.match(frame.function) or _WAITS_IN.search(frame.source) for frame in stack.frames)
+    inner, own = stack.frames[0], stack.own
+    reads = _READS_FROM_OTHERS.search(inner.file) and not _CONNECTS.match(inner.function)
+    # A line further out may call several things.
+    calls = own is not None and _WAITS_IN.search(own.source)
+    return bool(reads or calls) or any(_WAITING_NAME.match(frame.function) for frame in stack.frames)
+
+
+def listens(process: Process) -> bool:
+    """Whether it waits for somebody to come."""
+    stack = stack_of(process)
+    return stack is not None and stack.frames[0].function == "accept" and stack.frames[0].of_library
 
 
 def is_meeting(process: Process) -> bool:
@@ -153,3 +165,47 @@ def in_one_place(candidates: Sequence[Process]) -> bool:
     """Whether all are known to have been at the same line."""
     keys = {key_of(process) for process in candidates}
     return len(keys) == 1 and None not in keys
+
+
+def doing(process: Process) -> str:
+    """What its stack says, to follow "rank 2"; empty where it showed none."""
+    stack = stack_of(process)
+    if stack is None:
+        return ""
+    place = stack.own or stack.frames[0]
+    inside = f"in {stack.waits}, " if stack.waits else ""
+    inner = stack.frames[0]
+    within = f" ({inner.function} of {short(inner.file)})" if inner.of_library and not stack.waits else ""
+    source = f": `{place.source[:80]}`" if place.source and not within else ""
+    return f"was {inside}at {short(place.file)} line {place.line}, in {place.function}{within}{source}"
+
+
+def places(processes: Sequence[Process]) -> str:
+    """Where the ranks were, each place once: `ranks 0, 2 in all_reduce (train.py line 12); rank 1 in barrier (…)`."""
+    found: dict[str, list[int]] = {}
+    for process in processes:
+        if said := doing(process):
+            found.setdefault(said.removeprefix("was "), []).append(process.rank.rank)
+    if len(found) < 2:
+        return ""
+    return "; ".join(
+        f"{'ranks' if len(n) > 1 else 'rank'} {', '.join(map(str, sorted(n)))} {at}" for at, n in found.items()
+    )
+
+
+def not_there(process: Process) -> str:
+    if is_frozen(process):
+        return (
+            "did not answer the others: it could not even show where it was and had to be killed, like a process that "
+            "is stopped (SIGSTOP) or hangs in the kernel"
+        )
+    said = doing(process)
+    return f"did not answer the others: it {said}" if said else "did not answer the others"
+
+
+def short(file: str) -> str:
+    """A path as a person of the project would call it."""
+    for mark in ("/work/", "/site-packages/", "/dist-packages/", "/python3.11/", "/python3.12/"):
+        if mark in file:
+            return file.rpartition(mark)[2]
+    return file.removeprefix("./")

@@ -36,11 +36,16 @@ GENERIC = re.compile(
     r"|^BEGIN failed--compilation aborted|ld returned|exiting now"
     r"|exit(?:ed with)? (?:status|code)|\bfailed (?:\(|with )(?:exit|status|code|rc)\b|return code = \d|see "
     r"(?:above|the log)|^\W*(?:training|job|run|script) failed\W*$|aborting\W*$"
+    r"|\bline \d+ failed\b|^(?:giving|gave) up after \d+ (?:tries|attempts|times)\b"
+    r"|^(?:try|attempt) \d+ (?:of \d+ )?failed\b"
     r"|^\W*(?:failed|error|exiting|stopped)\W*$|^\W*\d+ (?:failed|errors?)\b|^FAILED \("
 )
 _COMPILER = re.compile(r"error\[\w{1,10}\]: |[\w./+-]{1,200}:\d{1,6}(?::\d{1,5})?: (?:fatal )?error:? ")
 _COMPILER_WORDS = 40
 _LONGEST_TITLE = 120
+_INDENTED = 8
+_FEW_WORDS = 3
+_GAVE_UP = re.compile(r"(?i)^(?:giving|gave) up\b")
 _CAUSED = "Caused by:"
 _TCL = "while executing"
 
@@ -70,7 +75,21 @@ def telling_line(log: Log) -> str:
         return chain
     sounding = [line for line in words if FAILURE.search(line)]
     specific = [line for line in sounding if not GENERIC.search(line)]
-    return with_its_text(log, (specific or sounding or words or [""])[-1].strip())
+    line = with_its_text(log, (specific or sounding or words or [""])[-1].strip())
+    return _with_what_was_said(line, words) if sounding and not specific else _with_indented(log, line)
+
+
+def _with_what_was_said(line: str, words: list[str]) -> str:
+    """A line that only says that something failed, with the last one before it that says more."""
+    telling = [word.strip() for word in words if not GENERIC.search(word) and not PROGRESS.search(word)]
+    return f"{telling[-1]}; then: {line}" if telling and _GAVE_UP.search(line) else line
+
+
+def _with_indented(log: Log, line: str) -> str:
+    """A few words about a failure, with the line of another program's output, shown indented, that tells of it."""
+    inside = [text for text in log.indented(_INDENTED) if FAILURE.search(text) and not GENERIC.search(text)]
+    short = line.endswith("failed") and len(line.split()) <= _FEW_WORDS
+    return f"{line}: {inside[0]}" if short and inside else line
 
 
 def _chain(log: Log, at: int) -> str:

@@ -225,3 +225,22 @@ def test_a_process_of_a_launcher_that_was_ended_is_named_by_its_own_rank() -> No
     for tail in (own, own + report.format(3)):
         made = verdict(first, replace(stopped(1, tail), command=command))
         assert (made.code, made.rank) == ("exception", 3)
+
+
+def test_an_exception_that_came_after_the_stop_is_no_cause() -> None:
+    refused = raised("ConnectionRefusedError: [Errno 111] Connection refused", source="dial()")
+    after = stack(1, 9) + raised("AssertionError", 9, source="assert hear()")
+    assert verdict(rank(3, refused), stopped(0, stack(0, 4)), stopped(1, after), stopped(2, after)).rank != 1
+
+
+def test_who_ended_when_a_rank_gave_up_waiting_is_not_whom_it_waited_for() -> None:
+    late = raised("TimeoutError: timed out", source="pipe, _ = door.accept()")
+    ended = [rank(number, exit_code=0) for number in (2, 3)]
+    made = verdict(rank(1, late), *ended, stopped(0, stack(0, 27)))
+    assert made.rank == 0
+
+
+def test_at_a_time_limit_one_that_left_while_all_others_poll_at_one_line() -> None:
+    polling = [stopped(number, stack(number, 8)) for number in (0, 2, 3)]
+    made = verdict(rank(1, exit_code=0), *polling, reason="timeout", timeout_s=4.0)
+    assert (made.code, made.rank) == ("timeout", 1)

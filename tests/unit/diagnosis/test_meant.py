@@ -108,3 +108,59 @@ def test_which_numbers_may_be_those_of_ranks() -> None:
     assert bare_numbers("lost contact with 3: last beat 4.1 s ago") == {3}
     assert bare_numbers("stats/stats_2.json did not appear in 5 s") == {2}
     assert bare_numbers("step 3 of 9 took 12:30, magic 0x1f, 5 steps, sample 7") == set()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "cannot form a group of 4: {1: 4, 2: 5, 3: 4}",
+        "out of order: {'bcast': [2], 'reduce': [0, 1, 3]}",
+        "AssertionError: [0.25, 0.25, 0.75, 0.25]",
+    ],
+)
+def test_in_what_a_rank_raises_itself_lists_of_all_ranks_need_no_words(line: str) -> None:
+    assert odd_in_list(line, 4, keyed=True) == 2
+    assert odd_in_list(line, 4) is None
+    assert odd_in_list(line, 5, keyed=True) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "own_line"),
+    [
+        ("RuntimeError: nothing from south", "this is {}"),
+        ("ValueError: south.bin holds no rows", "writing {}.bin"),
+        ("RuntimeError: mailbox 40123 is closed", "my mailbox: {}"),
+    ],
+)
+def test_a_name_that_only_one_rank_has_of_its_own_means_that_rank(line: str, own_line: str) -> None:
+    names = {1: "north", 2: "40123" if "40123" in line else "south", 3: "west"}
+    ranks = [stopped(number, own_line.format(name) + "\n") for number, name in names.items()]
+    assert verdict(rank(0, own(line)), *ranks).rank == 2
+
+
+def test_a_word_that_one_rank_happened_to_say_means_nobody() -> None:
+    ranks = [stopped(1, "ready\n"), stopped(2, "rows of the cache are warm\n"), stopped(3, "ready\n")]
+    assert verdict(rank(0, own("ValueError: the file holds no rows")), *ranks).rank == 0
+
+
+def test_what_several_say_they_were_told_and_the_other_one_is_the_cause() -> None:
+    told = [rank(number, "run was aborted\n") for number in (0, 1, 2)]
+    made = verdict(*told, rank(3, "tokenizer.json has 0 entries\n", exit_code=17))
+    assert (made.code, made.rank) == ("exit_code", 3)
+
+
+def test_who_told_of_a_failure_is_to_blame_for_what_another_rank_then_found() -> None:
+    found = raised("ValueError: max() arg is an empty sequence", source="best = max(rows)")
+    made = verdict(rank(0, found), stopped(1), stopped(2, "part 2 not written: ZeroDivisionError: division by zero\n"))
+    assert (made.code, made.rank) == ("exception", 2)
+    went_on = "part 2 not written: ZeroDivisionError: division by zero, trying again\n"
+    assert verdict(rank(0, found), stopped(1), stopped(2, went_on)).rank == 0
+
+
+def test_the_first_ranks_port_belongs_to_it_and_another_one_took_it() -> None:
+    taken = raised(
+        "OSError: [Errno 98] Address already in use (while attempting to bind on address ('127.0.0.1', 41509))"
+    )
+    page = "progress page on http://127.0.0.1:41509/\n"
+    assert verdict(rank(0, taken), stopped(1), stopped(2, page)).rank == 2
+    assert verdict(rank(1, taken), stopped(0), stopped(2, page)).rank == 1

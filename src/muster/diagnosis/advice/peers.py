@@ -60,7 +60,7 @@ def goes_on(blame: gangs.Blame, said: str) -> str:
 
 def _place(frame: Frame) -> str:
     function = f", in {frame.function}," if frame.function not in ("", "<module>") else ""
-    return f"{gangs.short(frame.file)} line {frame.line}{function}"
+    return f"{waiting.short(frame.file)} line {frame.line}{function}"
 
 
 def nobody_named(first: Cause, blame: gangs.Blame, processes: Sequence[Process]) -> str:
@@ -98,7 +98,7 @@ def needs_longer(running: Sequence[Process]) -> str:
     """At a time limit that nobody is to blame for."""
     usual = code_of("timeout").next
     if len(running) > 1 and all(waiting.waits(item) or waiting.seems_to_wait(item) for item in running):
-        if gangs.places(running):
+        if waiting.places(running):
             return "All ranks wait for each other: compare the calls in which they are; each needs its counterpart."
         if (place := waiting.place_of(running[0])) is not None and all(map(waiting.receives, running)):
             source = f" (`{place.source[:100]}`)" if place.source else ""
@@ -110,4 +110,4 @@ def needs_longer(running: Sequence[Process]) -> str:
     if place is None or place.of_library:
         return usual
     function = f", in {place.function}" if place.function not in ("", "<module>") else ""
-    return f"{usual} It was at {gangs.short(place.file)} line {place.line}{function}: is that where it should be?"
+    return f"{usual} It was at {waiting.short(place.file)} line {place.line}{function}: is that where it should be?"

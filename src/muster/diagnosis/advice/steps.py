@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from muster.diagnosis.advice import disks, programs, python_errors
 from muster.diagnosis.advice.case import Case, own_frame, port_of
 from muster.diagnosis.causes import Cause
-from muster.diagnosis.gangs import short
 from muster.diagnosis.table.machines import HAND_MADE_MEETING, LOST_PEER, NO_CUDA, NO_GPU
+from muster.diagnosis.waiting import short
 from muster.wire.verdicts import JobFacts, code_of
 
 # Codes whose usual advice says nothing that the message does not.

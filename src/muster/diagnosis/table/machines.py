@@ -267,7 +267,7 @@ PEERS = (
         r"|[Ll]ost (?:a |the |connection to (?:a |the )?)?(?:peer|worker|rank|server)|[Pp]eer "
         r"(?:is )?(?:gone|vanished|left|disconnected)"
         r"|[Ss]ocket (?:was )?closed|[Bb]roken pipe|[Cc]onnection (?:was )?(?:lost|closed|reset|refused|aborted)"
-        r"|struct\.error: unpack requires|Ran out of input|[Ss]hort read"
+        r"|\b(?:ECONNREFUSED|ECONNRESET|EPIPE)\b|struct\.error: unpack requires|Ran out of input|[Ss]hort read"
         r"|^(?:[\w.]*\.)?(?:TimeoutError|timeout)(?:: |$)|zmq\.error\.Again|DEADLINE_EXCEEDED"
         r"|HTTP Error 50[234]\b|\b50[234] (?:Server Error|Gateway|Service|Bad Gateway)",
         "gang-tcp-peer gang-tcp-refused gang-grpc gang-victims-first r-own-asyncio-wait-for-peer r-own-grpc-deadline",
