@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import importlib
 import resource
@@ -18,6 +19,8 @@ _OTHER_FILES = 128
 _LEAST_CONNECTIONS = 64
 _BACKLOG = 2048
 _LOCK_FILTER = 44
+GONE = "muster.gone"
+"""In the scope of a request: the future that is done once the client has closed its connection."""
 _NOBODY = "198.51.100.1"
 """The way to it is the way to everywhere."""
 
@@ -63,6 +66,7 @@ def bounded() -> Type[Any]:
     class BoundedHttp(_Bounds, base):  # type: ignore[misc, valid-type]
         def on_message_begin(self) -> None:
             super().on_message_begin()
+            self.scope[GONE] = self._gone
             if self._deadline is None:
                 self._await_headers()
 
@@ -96,10 +100,12 @@ class _Bounds:
     _deadline: Any = None
     _taking: Any = None
     _header_bytes = 0
+    _gone: "asyncio.Future[None]"
     transport: Any
     loop: Any
 
     def connection_made(self, transport: Any) -> None:
+        self._gone = self.loop.create_future()
         super().connection_made(transport)  # type: ignore[misc]
         self._await_headers()
 
@@ -121,6 +127,8 @@ class _Bounds:
     def connection_lost(self, exc: Any) -> None:
         self._settle()
         self._end_taking()
+        if not self._gone.done():
+            self._gone.set_result(None)
         super().connection_lost(exc)  # type: ignore[misc]
 
     def _await_headers(self) -> None:

@@ -13,7 +13,9 @@ import pytest
 from muster.client.serving import ServeSettings, Serving, job_of, settings_json
 from muster.errors import JobError
 from muster.job.explain import make_spec
+from muster.scoring.listening import GONE
 from muster.scoring.serve import oip
+from muster.scoring.serve.app import App
 from muster.scoring.serve.batching import Full, Outcome, Runner
 from muster.scoring.serve.body import TooLarge, TooSlow, body_of
 from muster.scoring.serve.http import AMLResponse, Answer, answer_of, check_sendable
@@ -207,6 +209,68 @@ def test_a_stream_that_ends_badly_leaves_the_model_to_the_next_request() -> None
             await asyncio.to_thread(runner.close)
 
     assert asyncio.run(ask())[2] == "good"
+
+
+@pytest.mark.parametrize("tells", ["the connection", "receive"])
+def test_a_request_whose_client_went_is_not_run(tells: str) -> None:
+    """The listener's own future says that it went; another server's `receive` does."""
+    ran: list[str] = []
+
+    async def ask() -> None:
+        busy, loop = threading.Event(), asyncio.get_running_loop()
+        runner = Runner(Model(lambda: None, lambda data: (ran.append(data), busy.wait(10))), loop, 1, 0.0, 10)
+        app = App(Settings(), Model(lambda: None, lambda data: data), runner)
+        gone: asyncio.Future[None] = loop.create_future()
+        body = [{"type": "http.request", "body": b"second"}]
+
+        async def receive() -> Any:
+            if body:
+                return body.pop()
+            await gone
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            raise AssertionError(message)
+
+        scope = {"method": "POST", "path": "/score", "query_string": b"", "headers": []}
+        try:
+            runner.submit("first", {})
+            while not ran:
+                await asyncio.sleep(0)
+            asked = asyncio.ensure_future(app({**scope, **({GONE: gone} if "conn" in tells else {})}, receive, send))
+            while not runner.waiting:
+                await asyncio.sleep(0)
+            gone.set_result(None)
+            await asyncio.wait_for(asked, 10)
+        finally:
+            busy.set()
+            await asyncio.to_thread(runner.close)
+
+    asyncio.run(ask())
+    assert ran == ["first"]
+
+
+def test_a_request_that_takes_too_long_is_answered_in_time() -> None:
+    async def ask() -> list[Any]:
+        busy, sent = threading.Event(), []
+        runner = Runner(Model(lambda: None, lambda data: busy.wait(10)), asyncio.get_running_loop(), 1, 0.0, 10)
+
+        async def receive() -> Any:
+            return {"type": "http.request", "body": b"{}"}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        never: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        scope = {"method": "POST", "path": "/score", "query_string": b"", "headers": [], GONE: never}
+        try:
+            await App(Settings(timeout_ms=20), Model(lambda: None, lambda data: data), runner)(scope, receive, send)
+        finally:
+            busy.set()
+            await asyncio.to_thread(runner.close)
+        return sent
+
+    assert asyncio.run(ask())[0]["status"] == 408
 
 
 @pytest.mark.parametrize(

@@ -90,5 +90,5 @@ def options() -> Any:
     return {
         "log_level": "error", "access_log": False, "lifespan": "off", "server_header": False, "ws": "none",
         "http": bounded(), "limit_concurrency": most_connections(), "timeout_graceful_shutdown": 25,
-        "timeout_keep_alive": 75,
+        "timeout_keep_alive": 75, "proxy_headers": False,
     }  # fmt: skip

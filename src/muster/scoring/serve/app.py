@@ -11,6 +11,7 @@ from typing import Any, Awaitable, Callable, Dict, List, Mapping, NamedTuple, Op
 from urllib.parse import parse_qsl
 
 from muster.scoring.frames import Value
+from muster.scoring.listening import GONE
 from muster.scoring.serve import oip
 from muster.scoring.serve.batching import Full, Outcome, Runner
 from muster.scoring.serve.body import Gone, Receive, TooLarge, TooSlow, body_of
@@ -29,6 +30,8 @@ _TEXT = {"content-type": "text/plain; charset=utf-8"}
 _LAST = {"connection": "close"}
 _MOST_ID = 100
 _SERVER_VERSION = b"muster"
+_GONE, _LATE = Outcome(None), Outcome(None)
+"""In place of what the model makes of a request: the client went, or its time passed."""
 
 
 class Asked(NamedTuple):
@@ -38,6 +41,8 @@ class Asked(NamedTuple):
     path: str
     query: str
     headers: Mapping[str, str]
+    gone: "Optional[asyncio.Future[Any]]" = None
+    """Done once the client has closed its connection; None: `receive` tells."""
 
 
 class App:
@@ -52,7 +57,7 @@ class App:
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        asked = Asked(scope["method"], scope["path"], scope["query_string"].decode("latin-1"), headers)
+        asked = Asked(scope["method"], scope["path"], scope["query_string"].decode("latin-1"), headers, scope.get(GONE))
         sample = self._sample(asked, receive)
         try:
             answer = await self._answer(asked, receive if sample is None else sample.receive)
@@ -113,7 +118,7 @@ class App:
         except _Untaken as untaken:
             return _refused(untaken.status, str(untaken), _LAST)
         if self._model.is_raw:
-            return await self._run(Request(method, asked.path, query, asked.headers, body), asked.headers, receive)
+            return await self._run(Request(method, asked.path, query, asked.headers, body), asked, receive)
         try:
             text = _query_json(query) if method == "GET" else body.decode("utf-8")
             if self._model.mlflow_version and asked.headers.get("content-type", "").startswith("text/csv"):
@@ -122,7 +127,7 @@ class App:
             return _refused(400, "the body is no text in UTF-8")
         except BadInput as error:
             return _refused(400, str(error))
-        return await self._run(text, asked.headers, receive)
+        return await self._run(text, asked, receive)
 
     async def _protocol(self, asked: Asked, path: str, receive: Receive) -> Answer:
         route = oip.route_of(asked.method, path, self._settings.name, self._settings.version)
@@ -135,7 +140,7 @@ class App:
             return oip.refused(untaken.status, str(untaken), _LAST)
         except BadInput as error:
             return oip.refused(400, str(error))
-        answer = await self._run(request.text, asked.headers, receive)
+        answer = await self._run(request.text, asked, receive)
         if answer.stream is not None:
             answer.stream.close()
             return oip.refused(500, "run() answers in pieces, which only /score passes on")
@@ -150,27 +155,34 @@ class App:
         except TooSlow:
             raise _Untaken(408, "the body did not come within {:g} ms".format(wait_ms)) from None
 
-    async def _run(self, data: Any, headers: Mapping[str, str], receive: Receive) -> Answer:
+    async def _run(self, data: Any, asked: Asked, receive: Receive) -> Answer:
         """Have the model answer, in time and as long as the client waits for it."""
         try:
-            waiting = self._runner.submit(data, headers)
+            waiting = self._runner.submit(data, asked.headers)
         except Full:
             return _refused(429, "{:,} requests wait already".format(self._settings.max_queue), {"retry-after": "1"})
-        gone: "asyncio.Future[Any]" = asyncio.ensure_future(receive())
+        gone = asked.gone or asyncio.ensure_future(receive())
+
+        def leave(_: "asyncio.Future[Any]") -> None:
+            waiting.give_up(_GONE)
+
+        gone.add_done_callback(leave)
+        alarm = asyncio.get_running_loop().call_later(self._settings.timeout_ms / 1000, waiting.give_up, _LATE)
         try:
-            await asyncio.wait(
-                (waiting.done, gone), timeout=self._settings.timeout_ms / 1000, return_when=asyncio.FIRST_COMPLETED
-            )
+            outcome = await waiting.done
+        except asyncio.CancelledError:
+            waiting.abandoned = True
+            raise
         finally:
-            was_gone = gone.done()
-            gone.cancel()
-        if waiting.done.done():
-            return _outcome(waiting.done.result())
-        waiting.abandoned = True
-        waiting.done.add_done_callback(_close_stream)
-        if was_gone:
+            alarm.cancel()
+            gone.remove_done_callback(leave)
+            if gone is not asked.gone:
+                gone.cancel()
+        if outcome is _GONE:
             raise Gone
-        return _refused(408, "no answer within {:g} ms".format(self._settings.timeout_ms), _failed("true"))
+        if outcome is _LATE:
+            return _refused(408, "no answer within {:g} ms".format(self._settings.timeout_ms), _failed("true"))
+        return _outcome(outcome)
 
 
 class _Untaken(Exception):
@@ -195,12 +207,6 @@ async def _send_pieces(answer: Answer, headers: List[Tuple[bytes, bytes]], recei
         pass
     finally:
         gone.cancel()
-
-
-def _close_stream(done: "asyncio.Future[Outcome]") -> None:
-    """Nobody waits for an answer that comes in pieces."""
-    if not done.cancelled() and isinstance(done.result().value, Stream):
-        done.result().value.close()
 
 
 def _outcome(outcome: Outcome) -> Answer:

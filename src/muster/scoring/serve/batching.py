@@ -6,8 +6,8 @@ import asyncio
 import threading
 import time
 import traceback
-from collections import deque
-from typing import Any, Deque, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
+from queue import Empty, SimpleQueue
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
 
 from muster.scoring.figures import Tally
 from muster.scoring.serve.models import BadInput, Model
@@ -34,6 +34,12 @@ class Waiting:
         self.arrived = time.monotonic()
         self.abandoned = False
         """The client is gone, or got its answer already: the model need not look at it."""
+
+    def give_up(self, outcome: Outcome) -> None:
+        """Nobody waits for the model any more."""
+        self.abandoned = True
+        if not self.done.done():
+            self.done.set_result(outcome)
 
 
 class Full(Exception):
@@ -91,33 +97,28 @@ class Runner:
         self._max_wait_s = max_wait_s
         self._most = most
         self._patience_s = patience_s
-        self._queue: Deque[Waiting] = deque()
-        self._arrived = threading.Condition()
-        self._closed = False
+        self._queue: "SimpleQueue[Optional[Waiting]]" = SimpleQueue()
+        """None ends the thread."""
         self.work = Work()
         self._thread = threading.Thread(target=self._work, name="model", daemon=True)
         self._thread.start()
 
     def submit(self, data: Any, headers: Mapping[str, str]) -> Waiting:
         """Put a request in line; raises Full."""
-        if len(self._queue) >= self._most:
+        if self._queue.qsize() >= self._most:
             raise Full
         waiting = Waiting(data, headers, self._loop.create_future())
-        with self._arrived:
-            self._queue.append(waiting)
-            self._arrived.notify()
+        self._queue.put(waiting)
         return waiting
 
     @property
     def waiting(self) -> int:
         """How many requests wait for the model."""
-        return len(self._queue)
+        return self._queue.qsize()
 
     def close(self) -> None:
         """End the thread, once the model is done with what it has."""
-        with self._arrived:
-            self._closed = True
-            self._arrived.notify()
+        self._queue.put(None)
         self._thread.join()
 
     def _work(self) -> None:
@@ -143,21 +144,27 @@ class Runner:
 
     def _take(self) -> List[Waiting]:
         """The next requests: all that wait, or as many as fit a batch, the first of which waits a little for others."""
-        with self._arrived:
-            while True:
-                while not self._queue and not self._closed:
-                    self._arrived.wait()
-                if not self._queue:
-                    return []
-                if self._max_batch > 1:
-                    deadline = self._queue[0].arrived + self._max_wait_s
-                    while len(self._queue) < self._max_batch and (left := deadline - time.monotonic()) > 0:
-                        self._arrived.wait(left)
-                # Without batching a few at once, so that answers do not wait for those behind them for long.
-                count = min(len(self._queue), self._max_batch if self._max_batch > 1 else 8)
-                taken = [item for item in (self._queue.popleft() for _ in range(count)) if not item.abandoned]
-                if taken:
-                    return taken
+        # Without batching a few at once, so that answers do not wait for those behind them for long.
+        most = self._max_batch if self._max_batch > 1 else 8
+        while True:
+            item = self._queue.get()
+            if item is None:
+                return []
+            deadline = item.arrived + self._max_wait_s if self._max_batch > 1 else 0.0
+            taken = [item]
+            while len(taken) < most:
+                left_s = deadline - time.monotonic()
+                try:
+                    item = self._queue.get(left_s > 0, left_s)
+                except Empty:
+                    break
+                if item is None:
+                    self._queue.put(None)
+                    break
+                taken.append(item)
+            taken = [item for item in taken if not item.abandoned]
+            if taken:
+                return taken
 
     def _each(self, taken: List[Waiting]) -> List[Tuple[Waiting, Outcome]]:
         """One after the other. An answer in pieces begins before it is whole, and the model works on it to its end."""
@@ -207,3 +214,5 @@ def _deliver(outcomes: List[Tuple[Waiting, Outcome]]) -> None:
     for item, outcome in outcomes:
         if not item.done.done():
             item.done.set_result(outcome)
+        elif item.abandoned and isinstance(outcome.value, Stream):
+            outcome.value.close()
