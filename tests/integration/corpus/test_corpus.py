@@ -100,7 +100,7 @@ def test_files_of_data_environments_and_datastores(corpus: Path) -> None:
     assert "azureml:flowers-folder:1" in muster(folder, "data", "create", "-f", "data_folder_older.yml")
     assert "image-and-packages" in muster(folder, "env", "register", "environment.yml")
     said = muster(folder, "datastore", "create", "--file", "blob.yml")
-    assert "flower_blobs" in said and "XXX" not in said
+    assert "flower_blobs" in said and "Zmxvd2Vycy" not in said
     assert "datastore share_too" in muster(folder, "datastore", "create", "share_too", "--file", "share.yml")
 
 
