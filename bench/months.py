@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.measure import Figure, report
+from muster.simulation.columns import Entry
 from muster.simulation.jobs import DAY_S, Job, Machines, gpus_of
 from muster.simulation.simulator import FIFO, MUSTER, WITHOUT_LIMITS, simulate
-from muster.simulation.trace import Entry, Selection, read, select
+from muster.simulation.trace import Selection, read, select
 
 LOAD = 0.85
 
@@ -44,7 +45,7 @@ def main() -> None:
     given = parser.parse_args()
     figures: list[Figure] = []
     met: dict[str, list[bool]] = {}
-    for case in cases(read(given.trace.read_text(), given.trace.name), given.seeds):
+    for case in cases(read(given.trace.read_text(), given.trace.name).entries, given.seeds):
         found = measured(case)
         figures += found
         for figure in found:

@@ -151,7 +151,7 @@ def months(is_quick: bool) -> list[Figure]:
 
 def traces(path: Path, is_quick: bool) -> list[Figure]:
     """A real trace on 2 nodes of 8 GPUs: its first 3,000 jobs, all of it, and with its order disturbed."""
-    entries = read(path.read_text(), path.name)
+    entries = read(path.read_text(), path.name).entries
     figures: list[Figure] = []
     for name, most in (("first 3,000 jobs", 3000), ("all jobs", None)):
         found = select(entries, Selection(most_jobs=most), 8, 16)

@@ -219,7 +219,9 @@ def staged(ground: Ground, *, shared: bool, liar: str = "", during: Callable[[fl
                 running[name] = subprocess.Popen(
                     [*command, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
                 )
-            return _raced(ground, boards, running, before, during)
+            outcome = _raced(ground, boards, running, before, during)
+            print(f"{outcome.last / ground.bound_s:.3f} times the bound", file=sys.stderr)
+            return outcome
         finally:
             for process in running.values():
                 process.kill()

@@ -52,7 +52,8 @@ class Node:
         if not config.shared:
             return None
         identity = from_json(PeerIdentity, self._ask("hello", {"address": config.address}))
-        command = ["-m", "bench.staging_node", "--serve-wrong-bytes"] if config.lies else ["-m", "muster.storage.peers"]
+        # By its path, and without the folder: children start in `/`, and `queue` must not be that of `bench`.
+        command = ["-P", __file__, "--serve-wrong-bytes"] if config.lies else ["-m", "muster.storage.peers"]
         child = Child([sys.executable, *command])
         child.send(to_json(Serve(config.name, config.address, config.cache, identity)))
         self._url = f"https://{config.address}:{from_json(Serving, child.receive()).port}"

@@ -38,6 +38,9 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in list(os.environ):
         if name not in KEPT_VARIABLES and name.upper() not in KEPT_PROXIES and not name.startswith(KEPT_PREFIXES):
             del os.environ[name]
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # Started in the background of a script; what tests start would ignore Ctrl-C, too.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     # Short, because socket paths are limited to about a hundred characters.
     private = Path(tempfile.mkdtemp(prefix="mt-"))
     for variable, folder in (("HOME", "home"), ("XDG_RUNTIME_DIR", "run")):

@@ -32,10 +32,18 @@ def _pipeline(schedule: str, title: str) -> Picture:
 
 PICTURES = {
     "pipeline-gpipe": _pipeline("gpipe", "GPipe: eight micro-batches on four ranks"),
-    "pipeline-1f1b": _pipeline("1f1b", "1F1B: a backward as soon as one can be had"),
+    "pipeline-1f1b": _pipeline("1f1b", "1F1B: each backward as early as possible"),
     "pipeline-interleaved": _pipeline("interleaved", "Interleaved: two stages on each rank, the second ones lighter"),
     "tensor": Picture("tensor", "--steps 6 --width 128 --batch-size 64", 2, "Tensor parallel: one step"),
     "sharded": Picture("sharded", "--steps 6 --width 128 --batch-size 64", 2, "Fully sharded: one step"),
+    "experts": Picture("experts", "--steps 6 --width 64 --batch-size 64", 2, "Expert parallel: one step"),
+    "mesh": Picture(
+        "mesh",
+        "--ways pipeline,tensor --steps 3 --width 16 --microbatches 8",
+        4,
+        "A mesh of 2 x 2: two stages, each on two ranks that divide its matrices",
+        "--even",
+    ),
     "server-0": Picture(
         "parameter_server",
         "--steps 10 --staleness 0 --hiccups 0.3 --pause-s 0.05 --batch-size 255",

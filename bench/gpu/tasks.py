@@ -59,7 +59,9 @@ def main() -> None:
 
 def options(task: str, args: argparse.Namespace) -> list[str]:
     sizes = TINY if args.tiny else SIZES[task] + " --compile"
-    return [*sizes.split(), "--steps", str(8 if args.tiny else args.steps)]
+    steps = str(8 if args.tiny else args.steps)
+    # Epochs are short here: evaluated once, at the end.
+    return [*sizes.split(), "--steps", steps, "--eval-every", steps]
 
 
 def rate(workspace: Workspace, task: str, args: argparse.Namespace) -> float:

@@ -32,7 +32,8 @@ def even(spans: list[Span]) -> list[Span]:
     if not queues:
         raise SystemExit("--even is for pipelines: the recording has no micro-batches")
     stages = 1 + max(span.stage for queue in queues.values() for span in queue)
-    unit = len(queues) / stages
+    # Of several stages on a rank each is a part of its layers; several ranks of a stage take as long as one.
+    unit = min(1.0, len(queues) / stages)
     done: dict[Task, float] = {}
     free = dict.fromkeys(queues, 0.0)
     found = []

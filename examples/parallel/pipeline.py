@@ -1,6 +1,6 @@
 """Pipeline parallel: each rank has some layers, and passes on what comes out of them, one micro-batch after the other.
 
-Schedules: gpipe (all forward, then all backward), 1f1b (a backward as soon as one can be had, so that fewer activations
+Schedules: gpipe (all forward, then all backward), 1f1b (each backward as early as possible, so that fewer activations
 are kept), interleaved (two shorter stages on each rank, so that the pipeline fills and drains in half the time).
 """
 

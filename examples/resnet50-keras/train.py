@@ -85,6 +85,9 @@ class Training:
         progress = self.progress
         if self._checkpointer is not None:
             metric = progress["top1"] if progress["validated"] == progress["step"] else None
+            if hasattr(self._model, "jax_state_sync"):
+                # On JAX the variables are empty during `fit`, until their values are asked back.
+                self._model.jax_state_sync()
             arrays = {name: variable.numpy() for name, variable in self._variables().items()}
             self._checkpointer.save(
                 progress["step"], arrays, {**progress, "stream": self.stream.state()}, metric=metric

@@ -13,6 +13,8 @@ from muster.training import World
 
 IMAGENET = 1_281_167
 COMPILE = ("off", "tuned", "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+RATES = {"sgd": 0.1, "lars": 2.5}
+"""For 256 images a step."""
 WITH_GRAPHS = ("reduce-overhead", "max-autotune")
 
 
@@ -28,6 +30,7 @@ def arguments(world: World, given: list[str] | None = None) -> argparse.Namespac
         world.size,
         args.accumulate,
     )
+    args.lr = RATES[args.optimizer] if args.lr is None else args.lr
     args.amp = args.amp or ("bf16" if on_gpu else "off")
     args.compile = args.compile or ("tuned" if on_gpu else "off")
     if args.accumulate > 1 and args.compile in WITH_GRAPHS:
@@ -139,7 +142,9 @@ def parser() -> argparse.ArgumentParser:
     recipe.add_argument("--epochs", type=real, help="default 90")
     recipe.add_argument("--steps", type=positive, help="stop after so many steps, whatever the epochs")
     recipe.add_argument("--optimizer", choices=("sgd", "lars"), default="sgd")
-    recipe.add_argument("--lr", type=real, default=0.1, help="for 256 images a step; scaled with them")
+    recipe.add_argument(
+        "--lr", type=real, help="for 256 images a step; default 0.1, scaled with them, or 2.5 by their root with lars"
+    )
     recipe.add_argument("--warmup-epochs", type=real, default=5.0, help="the rate rises to the scaled one")
     recipe.add_argument(
         "--decay", choices=("step", "cosine", "none"), default="step", help="step: a tenth at 30, 60, 80"

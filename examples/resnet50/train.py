@@ -176,10 +176,12 @@ def steps_left(sampler: ResumableSampler, epochs: float) -> int:
 
 def rate(args: argparse.Namespace, epoch: float, epochs: float) -> float:
     """The learning rate, which a short training warms up for at most half of its time."""
+    larger = args.global_batch / 256
     return learning_rate(
         epoch,
         base=args.lr,
-        scale=args.global_batch / 256,
+        # LARS makes the steps of each layer as long as its weights allow, and wants less than in proportion.
+        scale=larger**0.5 if args.optimizer == "lars" else larger,
         warmup_epochs=min(args.warmup_epochs, epochs / 2),
         decay=args.decay,
         epochs=epochs,

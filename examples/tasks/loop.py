@@ -23,9 +23,12 @@ Evaluate = Callable[[nn.Module, World], dict[str, float]]
 def parser(about: str, *, epochs: int, lr: float, batch_size: int) -> argparse.ArgumentParser:
     """The arguments that every task has."""
     found = argparse.ArgumentParser(description=about)
-    found.add_argument("--epochs", type=int, default=epochs)
-    found.add_argument("--steps", type=int, help="stop after so many steps, whatever the epochs")
-    found.add_argument("--batch-size", type=int, default=batch_size, help="samples per rank and step")
+    found.add_argument("--epochs", type=positive, default=epochs)
+    found.add_argument("--steps", type=positive, help="stop after so many steps, whatever the epochs")
+    found.add_argument("--batch-size", type=positive, default=batch_size, help="samples per rank and step")
+    found.add_argument(
+        "--eval-every", type=positive, default=1, metavar="EPOCHS", help="evaluate and save so often, and at the end"
+    )
     found.add_argument("--lr", type=float, default=lr)
     found.add_argument("--seed", type=int, default=0)
     found.add_argument("--compile", action="store_true", help="compile model and loss (worth it on a GPU)")
@@ -34,6 +37,13 @@ def parser(about: str, *, epochs: int, lr: float, batch_size: int) -> argparse.A
         "--checkpoints", type=Path, help="a folder to save to and resume from; under Muster the run's own"
     )
     return found
+
+
+def positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value} is not at least 1")
+    return value
 
 
 def train(
@@ -95,6 +105,8 @@ def train(
                 break
         if progress["step"] < total:
             sampler.set_epoch(sampler.epoch + 1)
+            if sampler.epoch % args.eval_every:
+                continue
         with throughput.paused():
             network.eval()
             figures = evaluate(model, world)

@@ -85,7 +85,7 @@ def __getattr__(name: str) -> Any:
         module = importlib.import_module(home)
     except ModuleNotFoundError as error:
         raise ImportError(
-            "muster.{} needs the whole of Muster, and this Python ({}) lacks the module {!r}: only the in-run part "
+            "muster.{} needs all of Muster, and this Python ({}) lacks the module {!r}: only the in-run part "
             "(`from muster import Run`) is here. Install it: `pip install muster-ml` (Python 3.11 or newer).".format(
                 name, "{}, {}.{}".format(sys.executable, *sys.version_info[:2]), error.name
             )

@@ -114,6 +114,8 @@ INTERVAL_SHARE = 0.8
 PROGRESS_SPREAD = 0.33
 PROGRESS_STEADY_S = 120.0
 PROGRESS_STEADY_STEPS = 50
+# Progress counts from here on in the queue: before, a run is still starting.
+PROGRESS_FIRST_S = 20.0
 # Which quantile of what remains counts as the likely end of a run.
 LIKELY_SHARE = 0.7
 # A declared limit is planned with, unless it is more than this many times what nine of ten such runs take.

@@ -31,7 +31,7 @@ class MusterError(Exception):
             self.code = code
 
     def __str__(self) -> str:
-        return "{}\n  {}".format(self.message, self.hint) if self.hint else self.message
+        return "\n  ".join([self.message, *self.hint.splitlines()])
 
 
 class UserError(MusterError):

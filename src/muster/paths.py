@@ -188,7 +188,9 @@ class FileServerPaths:
     """Mode 0700: configuration and log of the NFS server, and how far fills are."""
     lock = _Below("state/lock")
     config = _Below("state/ganesha.conf")
-    log = _Below("state/ganesha.log")
+    settings = _Below("state/nfs.json")
+    """The same for Muster's own NFS server."""
+    log = _Below("state/nfs.log")
     pid = _Below("state/ganesha.pid")
     recovery = _Below("state/recovery")
     """What the NFS server remembers of its clients over a restart."""

@@ -42,6 +42,10 @@ TRAINED_BY = {
     "sklearn": "xgboost/job",
 }
 """Which example trains in each: one that its users would write."""
+ONE_PROCESS = {"lightning/per-process": "python train.py --num_nodes 2 --devices 1"}
+"""The command where it says how many processes a node has: here that is one."""
+BESIDE_CPU_TORCH = Path(__file__).with_name("cpu_torchvision")
+"""Where the package index has torchvision for CUDA alone, this lets it be imported; elsewhere it does nothing."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +66,11 @@ def case_of(name: str) -> Case:
     """The example as two ranks, each on a node of its own, in the curated environment's variant for CPUs."""
     case = next(case for case in CASES if case.example == TRAINED_BY[name])
     options = [*case.options, "--environment", f"{name}-cpu"]
+    options += ["--set", f"environment_variables.PYTHONPATH={BESIDE_CPU_TORCH}"]
     if case.per_node > 1:
         options += ["--set", "distribution.process_count_per_instance=1"]
+    if command := ONE_PROCESS.get(case.example):
+        options += ["--set", f"command={command}"]
     return replace(case, nodes=2, per_node=1, reports=2, options=tuple(options))
 
 
@@ -78,9 +85,10 @@ def look(name: str, folder: Path) -> Record:
         return Record(name, case.example, built_s, 0.0, f"not built: {built.stderr.strip()[-300:]}", "", {})
     training = train(case, MUSTER.parent, folder)
     exported = _muster(folder, "env", "export", "@latest").stdout
-    versions = dict(re.findall(r"([\w.-]+)==([\w.+!-]+)", exported))
+    found = re.findall(r"([\w.-]+)==([\w.+!-]+)", exported)
+    versions = {package.replace("_", "-"): version for package, version in found}
     python = next(iter(re.findall(r"python=([\d.]+)", exported)), "")
-    wanted = {package: versions[package] for package in case.packages if package in versions}
+    wanted = {package: versions[key] for package in case.packages if (key := package.replace("_", "-")) in versions}
     if training.problem:
         print(training.said[-3000:])
     return Record(name, case.example, built_s, training.seconds, training.problem or "", python, wanted)

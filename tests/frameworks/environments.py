@@ -67,7 +67,7 @@ ENVIRONMENTS = {
                 ("keras==3.15.1", "pillow"),
             ),
         ),
-        Environment("horovod-torch", (TORCH, OPEN_MPI, HOROVOD_TOOLS), horovod="PYTORCH"),
+        Environment("horovod-torch", (TORCH, OPEN_MPI, (*HOROVOD_TOOLS, "pillow")), horovod="PYTORCH"),
         Environment("deepspeed", (TORCH, OPEN_MPI, ("deepspeed==0.19.8",))),
         Environment("tensorflow", TENSORFLOW),
         Environment("horovod-tensorflow", (*TENSORFLOW, OPEN_MPI, HOROVOD_TOOLS), horovod="TENSORFLOW"),
@@ -95,7 +95,10 @@ ENVIRONMENTS = {
             Environment(f"keras-mlflow-{version}", (*TENSORFLOW, (mlflow, "pandas", "tensorboard", "scipy")))
             for version, mlflow in MLFLOW.items()
         ),
-        Environment("scoring", (("mlflow==3.17.2", "scikit-learn", "tritonclient[http]==2.73.0"),)),
+        Environment(
+            "scoring",
+            (("mlflow==3.17.2", "scikit-learn", "tritonclient[http]==2.73.0", "inference-schema[numpy-support]==1.8"),),
+        ),
         Environment("jax", (("jax==0.10.2", "jaxlib==0.10.2"), OPEN_MPI, ("keras==3.15.1", "pillow"))),
     )
 }

@@ -29,6 +29,19 @@ def run(data):
     return given if isinstance(given, dict) else [[2 * value for value in row] for row in given]
 """
 
+DECORATED = """
+import numpy
+from inference_schema.parameter_types.numpy_parameter_type import NumpyParameterType
+from inference_schema.parameter_types.standard_py_parameter_type import StandardPythonParameterType
+from inference_schema.schema_decorators import input_schema, output_schema
+
+@input_schema("data", NumpyParameterType(numpy.array([[1.0, 2.0]])))
+@input_schema("scale", StandardPythonParameterType(1))
+@output_schema(NumpyParameterType(numpy.array([1.0])))
+def run(data, scale=2):
+    return (data * scale).sum(axis=1)
+"""
+
 
 @contextlib.contextmanager
 def served(model: str = "", script: str = "", name: str = "net"):
@@ -126,7 +139,23 @@ def inference_protocol(folder: str) -> None:
         client.close()
 
 
+def schema_decorators(folder: str) -> None:
+    """The decorators of Azure ML's public examples."""
+    script = f"{folder}/decorated.py"
+    pathlib.Path(script).write_text(DECORATED)
+    with served(script=script) as port:
+        assert post(port, "/score", '{"data": [[1, 2], [3, 4]]}') == (200, [6.0, 14.0])
+        assert post(port, "/score", '{"data": [[1, 2]], "scale": 3}') == (200, [9.0])
+        assert post(port, "/score", '{"scale": 3}')[0] == 400
+        assert post(port, "/score", '{"data": [[1, 2]]}', "text/plain")[0] == 415
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/swagger.json?version=3", timeout=60) as answer:
+            schemas = json.load(answer)["components"]["schemas"]
+        assert schemas["ServiceInput"]["example"] == {"data": [[1.0, 2.0]], "scale": 1}, schemas
+        assert schemas["ServiceOutput"]["type"] == "array", schemas
+
+
 if __name__ == "__main__":
+    schema_decorators(sys.argv[1])
     mlflow_forms(sys.argv[1])
     inference_protocol(sys.argv[1])
     print("all clients were answered")

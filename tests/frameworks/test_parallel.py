@@ -17,6 +17,7 @@ LOSSES = {
     "tensor": 1.10,
     "pipeline": 1.10,
     "mesh": 1.10,
+    "experts": 1.10,
     "local-sgd": 1.05,
     "parameter-server": 1.00,
     "synthetic-gradients": 1.00,

@@ -20,10 +20,10 @@ TIMEOUT_S = 900
 LOSS = re.compile(r"\bstep (\d+)/\d+  loss ([\d.]+)")
 STEPS, IMAGES, SIDE, WIDTH = 12, 64, 56, 8
 """Of JPEGs 64 pixels wide the middle 56 are taken: nothing is resized, which every framework does its own way."""
-FIRST_STEPS, FIRST_BAND = 2, 0.001
+FIRST_STEPS, FIRST_BAND = 3, 0.001
 """By so much may the loss of the first steps differ, with the same weights and images."""
-SAME_START_BAND = 0.08
-"""And that of any step: sums in another order grow. PyTorch with one thread differs from itself with two by 0.044."""
+SAME_START_BAND = 0.05
+"""And that of any step: the rounding of sums grows. In 64 bits PyTorch has the same losses in any order and layout."""
 ONE_RANK = (
     *("--no-augment", "--decay", "none", "--lr", "0.2", "--batch-size", str(IMAGES), "--width", str(WIDTH)),
     *("--image-size", str(SIDE), "--steps", str(STEPS), "--log-every", "1", "--warmup-steps", "2"),
@@ -62,7 +62,7 @@ class Way:
 
 PYTORCH = Way("PyTorch", "resnet50", "torch", ("torch",))
 TENSORFLOW = Way("TensorFlow", "resnet50-tensorflow", "tensorflow", ("tensorflow-cpu",), "tensorflow")
-KERAS = "resnet50-keras"
+KERAS, HOROVOD = "resnet50-keras", "resnet50-horovod"
 ALONE = (
     TENSORFLOW,
     Way("Keras 3 on PyTorch", KERAS, "torch", ("keras", "torch"), "keras", "torch"),
@@ -72,6 +72,8 @@ ALONE = (
 REAL = ("horovod", "tensorflow-cpu")
 LAYER = ("tensorflow-cpu", "mpi4py")
 JOBS = (
+    Way("PyTorch, Horovod", HOROVOD, "horovod-torch", ("horovod", "torch")),
+    Way("PyTorch, horovod-compat", HOROVOD, "horovod-compat", ("torch",)),
     Way("TensorFlow, MultiWorkerMirroredStrategy", "resnet50-tensorflow", "tensorflow", ("tensorflow-cpu",)),
     Way("tf_keras, MultiWorkerMirroredStrategy", KERAS, "tensorflow", ("tf_keras", "tensorflow-cpu")),
     Way("TensorFlow, Horovod", "resnet50-tensorflow", "horovod-tensorflow", REAL, job="horovod"),
@@ -113,6 +115,9 @@ def losses(said: str) -> list[float]:
 def alone(way: Way, digits: Path, folder: Path) -> list[float]:
     """The losses of a training of one process that begins with the weights of the PyTorch example."""
     command = [made(way.environment).python, way.script, "--data", digits / "data", *ONE_RANK]
+    if way is PYTORCH:
+        # In the other layout its rounding on a CPU is so coarse that the order of the images shows in the third step.
+        command += ["--no-channels-last"]
     if way.start:
         command += ["--checkpoints", folder / "own", "--resume-from", digits / f"start-{way.start}"]
     words = [str(word) for word in command]
@@ -186,7 +191,9 @@ def trained(way: Way, data: Path, folder: Path) -> tuple[list[float], dict[str, 
     environment = made(way.environment)
     muster = environment.folder / "bin" / "muster"
     words = " ".join(("python train.py --data", str(data), *TWO_RANKS))
-    backend = " --backend horovod" if way.job == "horovod" and way.example != KERAS else ""
+    # Keras finds it by itself.
+    asks = way.example == HOROVOD or (way.job == "horovod" and way.example != KERAS)
+    backend = " --backend horovod" if asks else ""
     command = [muster, "run", EXAMPLES / way.example / f"{way.job}.yml", "--set", f"command={words}{backend}"]
     env = {**os.environ, "PYTHONUNBUFFERED": "1"}
     done = subprocess.run(

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.integration.storage.test_fileservers import require_nfs
 from tests.sites.imagenet import make_archives
 
 from muster.store.keyring import new_key
@@ -116,6 +117,17 @@ def test_the_commands_of_a_document_work(document: Path, workspace: Path) -> Non
         if item.job_file is not None:
             (workspace / "job.yml").write_text(item.job_file)
         execute(item, workspace, document)
+
+
+@pytest.mark.timeout(300)
+def test_the_file_server_of_the_walkthrough_is_made_filled_and_shown(workspace: Path) -> None:
+    require_nfs()
+    prepare(workspace)
+    document = ROOT / "docs" / "walkthrough.md"
+    (not_run,) = (match["body"] for match in BASH_BLOCK.finditer(document.read_text()) if match["mark"])
+    for command in ("muster run examples/walkthrough/data.yml --quiet", *not_run.splitlines()):
+        execute(Shown(0, command, None), workspace, document)
+    execute(Shown(0, "muster fileserver delete pictures-server --yes", None), workspace, document)
 
 
 @pytest.mark.timeout(600)

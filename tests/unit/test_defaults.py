@@ -45,7 +45,7 @@ def test_every_default_is_used() -> None:
         ("storage.md", f"runs up to {defaults.CODE_CACHE_BYTES >> 30} GiB"),
         ("environments.md", f"| {defaults.ENVIRONMENTS_LIMIT_BYTES >> 30} GiB |"),
         ("environments.md", f"| {defaults.IMAGES_LIMIT_BYTES >> 30} GiB |"),
-        ("quickstart.md", f"idle for {defaults.IDLE_EXIT_S / 60:g} minutes"),
+        ("quickstart.md", f"stops after {defaults.IDLE_EXIT_S / 60:g} idle minutes"),
         ("verdicts.md", f"SIGTERM and {defaults.GRACE_CANCEL_S:g} seconds"),
     ],
 )

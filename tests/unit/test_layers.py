@@ -99,7 +99,7 @@ def architecture() -> str:
 
 def documented_layers() -> dict[str, set[str]]:
     """The table of docs/architecture.md: first part of a module's name to what it may import."""
-    table = architecture().split("## Rooms", 1)[1].split("\n\n", 2)[1]
+    table = architecture().split("## Packages", 1)[1].split("\n\n", 2)[1]
     layers: dict[str, set[str]] = {}
     for row in table.splitlines()[2:]:
         _, first, _, last, _ = (cell.strip() for cell in row.split("|"))
@@ -145,13 +145,13 @@ def test_a_row_is_short_enough_to_be_kept_in_mind() -> None:
 
 
 def test_the_picture_shows_every_room() -> None:
-    picture = architecture().split("## The floor plan", 1)[1].split("```")[1]
+    picture = architecture().split("## The layers", 1)[1].split("```")[1]
     drawn = set(re.findall(r"[a-z_]+", picture))
     assert {name for name in LAYERS if name and MODULES[name].name == "__init__.py"} <= drawn
 
 
 def test_the_way_of_one_job_is_short_and_names_files_that_are_there() -> None:
-    way = architecture().split("## The way of one job", 1)[1].split("\n## ", 1)[0].strip()
+    way = architecture().split("## How one job runs", 1)[1].split("\n## ", 1)[0].strip()
     assert len(way.splitlines()) <= 20
     missing = [name for name in re.findall(r"`([\w/]+(?:\.py|/\w+))`", way) if not (SOURCE / name).exists()]
     assert not missing

@@ -69,13 +69,17 @@ def load(folder: Path = HERE / "corpus") -> list[dict[str, Any]]:
 
 def judged(case: dict[str, Any]) -> Verdict:
     """The verdict of a case, from as much of its logs as the server would look at."""
+    return judge(as_seen(case))
+
+
+def as_seen(case: dict[str, Any]) -> Evidence:
+    """The evidence of a case as the server would look at it."""
     evidence = from_json(Evidence, case["evidence"])
     ranks = evidence.ranks
     # The recorder always asks for stacks; a keeper does so at a time limit and where a failed rank complains of others.
     if evidence.stop_reason == "rank_failed" and not any(complains(r.tail.encode()) for r in ranks if r.failed):
         ranks = tuple(replace(rank, tail=_without_stacks(rank.tail)) for rank in ranks)
-    ranks = tuple(replace(rank, tail=shortened(rank.tail, rank)) for rank in ranks)
-    return judge(replace(evidence, ranks=ranks))
+    return replace(evidence, ranks=tuple(replace(rank, tail=shortened(rank.tail, rank)) for rank in ranks))
 
 
 def _without_stacks(tail: str) -> str:

@@ -7,8 +7,10 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.verdicts import fit_ranking
 from tests.verdicts.report import DOCUMENT, FOLDERS, HERE, Score, load, score, tables, with_table
 
+from muster.diagnosis.ranking.weights import WEIGHTS
 from muster.diagnosis.rules import RULES
 from muster.wire.verdicts import CODES
 
@@ -46,6 +48,29 @@ def test_the_rank_to_blame_is_named(item: Score) -> None:
 def test_nearly_every_cause_is_right(scores: list[Score]) -> None:
     assert share([item.code for item in scores]) >= 0.97, [i.case["name"] for i in scores if not i.code]
     assert share([item.rank for item in scores]) >= 0.97, [i.case["name"] for i in scores if i.rank is False]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "t-ddp-record-too-short",  # of its loader's worker, which reads a file and knows no peers
+        "t-hang-recv-from-wrong-peer",  # a message that nobody sends, while the others are at a barrier
+        "t-monitored-barrier-two-away",  # named by the barrier, though they complain themselves later
+        "t-mpirun-hang-at-limit",  # asked where it is before the one in front of it had answered
+        "t-run-exception-group",  # a deadline in a group of tasks, which is no lost peer
+        "u-sh-cpp-segfault-in-script",  # the shell says what its program died of, and goes on
+        "u-tr-system-exit-word",  # lines of other ranks in the launcher's log are not its own
+    ],
+)
+def test_what_was_missed_once_is_right(name: str) -> None:
+    item = next(item for item in LEARNING if item.case["name"] == name)
+    assert (item.code, item.rank in (True, None), item.line) == (True, True, True), item.verdict.message
+
+
+def test_the_weights_of_the_ranking_are_those_that_fit() -> None:
+    """A little may change with how a log is read."""
+    fitted = fit_ranking.fitted(fit_ranking.recorded())
+    assert fitted == pytest.approx(dict(WEIGHTS), abs=0.1), "python -m tests.verdicts.fit_ranking prints them"
 
 
 def test_the_message_has_the_line_that_a_person_wants() -> None:

@@ -10,13 +10,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from muster.agent.run.variables import NODE_MARK
 from muster.errors import MusterError
-from muster.host.children import Child, ChildEnded
+from muster.host.children import Abandoned, Child, ChildEnded
 from muster.storage.connectors.credentials import FreshTokens
-from muster.storage.staging.messages import BlocksHeard, Done, ProgressReport, Report, Request
+from muster.storage.staging.messages import BlocksHeard, Done, Failure, ProgressReport, Report, Request
 from muster.wire.codec import from_json, to_json
 from muster.wire.node.peers import BlocksAnswer, BlocksReport
 
@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 _END_S = 2.0
 _MOUNT_END_S = 10.0
 _TRIES = 2
+_SILENT_S = 60.0
 _WINDOW_S = 10.0
 """Over how long a rate is taken."""
 
@@ -92,7 +93,9 @@ class Mover:
             except ChildEnded as error:
                 child.end(_END_S)
                 if not left:
-                    raise Failed("platform", "the process that moved the data was killed, twice") from error
+                    raise Failed(
+                        "platform", "the process that moved the data was killed or stood still, twice"
+                    ) from error
             except BaseException:
                 child.end(_END_S)
                 raise
@@ -101,9 +104,11 @@ class Mover:
     def _listen(
         self, child: Child, request: Request, on_progress: OnProgress, renew: Renew, exchange: Exchange
     ) -> Done:
+        last = Repeated(on_progress)
         child.send(to_json(request))
         while True:
-            report = from_json(Report, child.receive(self.unwanted))
+            last.heard()
+            report = from_json(Report, child.receive(self.unwanted, last.repeat))
             if report.done is not None:
                 return report.done
             if report.failed is not None:
@@ -114,7 +119,41 @@ class Mover:
             elif report.blocks is not None:
                 child.send(to_json(BlocksHeard(exchange(report.blocks))))
             elif report.progress is not None:
-                on_progress(report.progress)
+                last.tell(report.progress)
+
+
+class Stalled(ChildEnded):
+    """A mover that does not even say that nothing moves."""
+
+
+class Repeated:
+    """Progress that is told again while nothing is heard: a mover that hangs must not seem to go on at an old rate.
+
+    One that has begun to report and stops is given up: it reports also that nothing moves, whatever it waits for.
+    """
+
+    def __init__(self, on_progress: OnProgress, clock: Callable[[], float] = time.monotonic) -> None:
+        self._on_progress = on_progress
+        self._clock = clock
+        self._last: ProgressReport | None = None
+        self._told_at = self._heard_at = 0.0
+
+    def heard(self) -> None:
+        """It has said something, and is listened to again."""
+        self._heard_at = self._clock()
+
+    def tell(self, progress: ProgressReport) -> None:
+        self._last, self._told_at = progress, self._clock()
+        self._on_progress(progress)
+
+    def repeat(self) -> None:
+        """Nothing is heard; Stalled where that has been so for too long."""
+        if self._last is None:
+            return
+        if self._clock() - self._heard_at >= _SILENT_S:
+            raise Stalled(f"the process that moves data has said nothing for {_SILENT_S:g} s")
+        if self._clock() - self._told_at >= _WINDOW_S:
+            self.tell(self._last)
 
 
 @dataclass
@@ -128,21 +167,34 @@ class Serving:
     on_report: Callable[[Report], None] = lambda report: None
     """Hears the rest: how far it is, that everything has come, or why not."""
 
+    _closed: threading.Event = field(default_factory=threading.Event)
+
     def listen(self) -> None:
         """Answer whatever it asks, until it ends."""
+        last = Repeated(lambda progress: self.on_report(Report(progress=progress)))
         try:
-            for message in self.child.messages():
-                report = from_json(Report, message)
+            while True:
+                last.heard()
+                report = from_json(Report, self.child.receive(self._closed, last.repeat))
                 if report.need is not None:
                     self.child.send(to_json(self.renew(report.need)))
                 elif report.blocks is not None:
                     self.child.send(to_json(BlocksHeard(self.exchange(report.blocks))))
+                elif report.progress is not None:
+                    last.tell(report.progress)
                 else:
                     self.on_report(report)
+        except Abandoned:
+            return
+        except Stalled as error:
+            # Whoever waits for more hears of its end, and would wait for ever otherwise.
+            self.on_report(Report(failed=Failure("platform", str(error), True)))
+            self.child.end()
         except (OSError, ValueError, MusterError, ChildEnded, Failed) as error:
             log.info("a mount is no longer served: %s", error)
 
     def close(self) -> None:
+        self._closed.set()
         self.child.end(_MOUNT_END_S)
 
 

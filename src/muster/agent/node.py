@@ -428,7 +428,7 @@ class Node:
         linger_s = self._config.linger_s
         if linger_s is not None and self._link.silence_s > linger_s and phases <= {Phase.ENDED, Phase.DELIVERED}:
             # Only kept for a server that is away; somebody else will deliver what lies here.
-            log.warning("no server for %g s and nothing to do here: what is left lies in %s", self._link.silence_s,
+            log.warning("no server for %g s and nothing to do here: what is left is in %s", self._link.silence_s,
                         self._paths.attempts)  # fmt: skip
             return True
         return may_leave(phases, asked=self._leave, long_lived=self._config.long_lived, had_any=self._had_any)

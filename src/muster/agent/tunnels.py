@@ -34,7 +34,7 @@ Enter = Callable[[AttemptKey, SessionCommand, int], bool]
 
 _DIALLERS = 4
 _NO_STREAMS = (
-    "this node reaches the server by a shared folder alone, which carries no tunnels",
+    "this node only reaches the server through a shared folder, which cannot carry tunnels",
     "Let nodes connect to the server's port (`server_port` of the cluster), or log in to the node as your site does.",
 )
 

@@ -7,6 +7,7 @@ import sys
 import traceback
 from pathlib import Path
 
+from muster.azureml.absent import absent
 from muster.azureml.finder import Refused, install
 from muster.errors import MusterError
 
@@ -37,6 +38,12 @@ def main(words: list[str]) -> int:
         return 1
     except Refused as error:
         print(f"error: {_where(error, script)}{error.msg}", file=sys.stderr)
+        return 1
+    except (AttributeError, TypeError) as error:
+        if (text := absent(error)) is None:
+            raise
+        print(f"error: {_where(error, script)}{text}", file=sys.stderr)
+        print("  docs/coming-from-azureml.md has every name, and what is different.", file=sys.stderr)
         return 1
     return 0
 

@@ -9,7 +9,7 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
-from muster.azureml.names import MODULES, SHARED, WHOLE, refusal
+from muster.runtime.azureml_names import MODULES, SHARED, WHOLE, refusal
 
 
 def install() -> None:
@@ -49,11 +49,10 @@ class MusterLoader(Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         name = module.__name__
+        found = {key: _found(key, where) for key, where in MODULES[name].items()}
         if name in WHOLE:
             whole = importlib.import_module(WHOLE[name])
-            found = {key: getattr(whole, key) for key in whole.__all__}
-        else:
-            found = {key: _found(key, where) for key, where in MODULES[name].items()}
+            found |= {key: getattr(whole, key) for key in whole.__all__}
         module.__dict__.update(found, __all__=[*found], __getattr__=_missing(name, [*found]))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from muster.errors import JobError
@@ -10,6 +11,8 @@ from muster.sdk.run import Run
 
 VERSION = "1.60.0"
 """Of the v1 SDK whose names these are."""
+VERSION_2 = "1.35.2"
+"""Of the package `azure-ai-ml` whose names `muster.ml` has."""
 DEFAULT_CPU_IMAGE = "mcr.microsoft.com/azureml/openmpi4.1.0-ubuntu22.04"
 DEFAULT_GPU_IMAGE = "mcr.microsoft.com/azureml/openmpi4.1.0-cuda11.8-cudnn8-ubuntu22.04"
 
@@ -29,6 +32,11 @@ class NoCredential:
         return {}
 
 
+def get_bearer_token_provider(*args: Any, **kwargs: Any) -> Callable[[], str]:
+    """What asks a credential for its token."""
+    return str
+
+
 class ContainerRegistry:
     """Where an image comes from; passwords are kept with `muster secret set`."""
 
@@ -46,6 +54,11 @@ def get_run(experiment: Any, run_id: str, rehydrate: bool = True) -> Run:
     """A run of an experiment's workspace."""
     workspace: Connected = experiment.workspace
     return Run.get(workspace, run_id)
+
+
+def get_portal_url(run: Any) -> str:
+    """How to see a run of MLflow's from a terminal."""
+    return f"muster show {run.info.run_id}"
 
 
 class ResourceConfiguration:

@@ -9,7 +9,7 @@
 | 70 | a fault in Muster itself; a report was written |
 | 124 | `muster wait --timeout` passed |
 | 130 | the run was Canceled, or Ctrl-C |
-| 141 | whoever read the output went away |
+| 141 | the reader of the output went away |
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ MEANT = {
     "exec": "shell", "ssh": "shell", "attach": "logs", "log": "logs", "tail": "logs", "follow": "logs",
     "describe": "show", "info": "show", "get": "download", "fetch": "download", "cp": "download",
     "diff": "compare", "resume": "retry", "clone": "rerun", "metric": "metrics", "plot": "metrics",
-    "sinfo": "cluster", "nodes": "cluster", "server": "up", "check": "doctor", "stats": "metrics",
+    "sinfo": "cluster", "nodes": "cluster", "top": "status", "server": "up", "check": "doctor", "stats": "metrics",
     "sacct": "ps", "connect": "login", "environments": "env", "dataset": "data",
     "online-endpoint": "endpoint", "online-deployment": "endpoint deploy",
     "batch-deployment": "batch-endpoint deploy",
@@ -57,7 +57,8 @@ class Word:
     target: str
     """`module:attribute` below `cli.commands`: a function, or those of a group, which are named like its commands."""
     help: str
-    example: str
+    example: str = ""
+    """Of a group; a command has its own."""
     takes_script: bool = False
     otherwise: str = ""
     """The command of a group that is meant where its first word is none of them."""
@@ -92,7 +93,7 @@ class Commands(Mapping[str, Command]):
 
 
 def lazy_group(panels: Mapping[str, Mapping[str, Word]]) -> type[TyperGroup]:
-    """The class of a group that lists commands by panel, with an example for each, and loads the one that is called."""
+    """The class of a group that lists commands by panel, and loads the one that is called."""
     words = {name: word for panel in panels.values() for name, word in panel.items()}
 
     class LazyGroup(TyperGroup):
@@ -131,10 +132,10 @@ def _put_right(error: Any, typed: str, table: Mapping[str, str], known: Containe
 
 
 def _listed(name: str, word: Word, room: int) -> str:
-    """A command in the list: what it does, and a line to try."""
+    """A command in the list: its name, and what it does."""
     begin = " " * (_NAME + 3)
     help = textwrap.fill(word.help, room, initial_indent=f"  {name:<{_NAME}} ", subsequent_indent=begin)
-    return f"{help}\n{begin}$ {word.example}\n"
+    return f"{help}\n"
 
 
 def choose_workspace(text: str | None) -> str | None:

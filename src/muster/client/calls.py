@@ -154,7 +154,7 @@ class Calls:
             found = self._fetch(path, out, progress, sha256 is not None)
             if found != (sha256 or ""):
                 raise MusterError(
-                    f"{path.lstrip('/')} is not what it was: sha256 {found}, {sha256} is known",
+                    f"{path.lstrip('/')} has changed: sha256 {found}, {sha256} is known",
                     "Something wrote to its place: make a new version of it.",
                 )
 

@@ -77,25 +77,22 @@ def refuse_plain(address: Address) -> None:
     if parts.scheme != "http" or not address.token or is_loopback(host) or os.environ.get("MUSTER_PLAIN_HTTP") == "1":
         return
     raise AccessDenied(
-        f"the server's address {address.url} has no TLS, and the token would be readable on the way",
+        f"the server's address {address.url} has no TLS, and the token could be read on its way",
         "Use https:// (`muster up --tls`), or a tunnel to this machine; MUSTER_PLAIN_HTTP=1 sends it all the same.",
     )
 
 
-def public_url(client: Client) -> str:
-    """Where others reach the server of a client, as far as that is known here."""
+def public_url(client: Client) -> str | None:
+    """Where others reach the server of a client; None where it serves only this machine."""
     if not client.address.url.startswith("unix:"):
         return client.address.url.rstrip("/")
-    found = announced(find_workspace().paths)
-    return reachable(found.url) if found is not None and found.url else "https://SERVER:PORT"
+    return announced_url(find_workspace().paths)
 
 
-def is_served(client: Client) -> bool:
-    """Whether others reach the server of a client at an address of its own."""
-    if not client.address.url.startswith("unix:"):
-        return True
-    found = announced(find_workspace().paths)
-    return found is not None and bool(found.url)
+def announced_url(paths: WorkspacePaths) -> str | None:
+    """Where others reach a workspace's own server, as it says."""
+    found = announced(paths)
+    return reachable(found.url) if found is not None and found.url else None
 
 
 _TRIES = 2
@@ -143,7 +140,7 @@ def _running(paths: WorkspacePaths) -> Address | None:
         raise ServerUnavailable(
             f"the server of {paths.root} runs on the machine {info.host!r} (process {info.pid}); "
             f"this one is {socket.gethostname()!r}",
-            "The workspace lies on a filesystem that both share. Work on that machine, or end the server there with "
+            "The workspace is on a filesystem that both share. Work on that machine, or end the server there with "
             f"`muster down`. If that machine is gone for good, remove {paths.server_info}.",
         )
     address = Address(f"unix:{info.socket}", _admin_token(paths))

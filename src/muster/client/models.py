@@ -11,6 +11,7 @@ from muster.client.calls import LONG_S, Group, Progress, Query, checking, segmen
 from muster.client.storage import Storage
 from muster.errors import Conflict, JobError, NotFound
 from muster.host.files import is_safe_path
+from muster.job.endpoints.models import ModelInput, last_part
 from muster.models.references import ModelReference, RunPath, parse
 from muster.storage.addresses import DEFAULT_DATASTORE, datastore_address, parse_address
 from muster.wire.codec import Json
@@ -92,6 +93,11 @@ def registered(reference: str) -> ModelReference:
     return found
 
 
+def registered_input(model: ModelView) -> ModelInput:
+    """A version as the input of a job that serves it or scores with it."""
+    return ModelInput(f"models:/{model.name}/{model.version}", model.name, str(model.version), last_part(model.path))
+
+
 def new_model(
     name: str,
     *,
@@ -112,7 +118,7 @@ def new_model(
 
 
 def _folder_name(model: ModelView) -> str:
-    return model.path.rstrip("/").rpartition("/")[2] or model.name
+    return last_part(model.path) or model.name
 
 
 def _version(model: ModelView) -> str:

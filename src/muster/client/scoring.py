@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from muster.client.api import Client
-from muster.client.models import Models
+from muster.client.models import Models, registered_input
 from muster.client.storage import Storage
 from muster.errors import JobError
+from muster.job.endpoints.models import ModelInput
 from muster.job.rules import is_address
 from muster.storage.addresses import parse_address
 from muster.wire.serving.batch import DataType
@@ -25,14 +26,14 @@ def data_input(client: Client, given: str) -> tuple[str, DataType]:
     return given, "uri_file" if is_file else "uri_folder"
 
 
-def model_input(client: Client, model: str, has_script: bool) -> str:
+def model_input(client: Client, model: str, has_script: bool) -> ModelInput:
     """The job's input that a model is; a registered one in the version that is meant now."""
     is_local = not is_address(model) and Path(model).expanduser().exists()
     if is_local or model.startswith("runs:/") or "://" in model:
-        return str(Path(model).expanduser().resolve()) if is_local else model
+        return ModelInput.at(str(Path(model).expanduser().resolve()) if is_local else model)
     found = Models(client.calls).details(model).model
     if not has_script and found.type != "mlflow_model":
         raise JobError(
             f"{model} is a {found.type}, which does not say how to run it", "Give a script with init() and run()."
         )
-    return f"models:/{found.name}/{found.version}"
+    return registered_input(found)

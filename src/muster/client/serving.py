@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from muster.errors import JobError
+from muster.job.endpoints.models import ModelInput, inputs_of, variables_of
 from muster.wire.codec import Json
 
 SERVICE = "score"
@@ -49,7 +50,7 @@ class Serving:
     """One server to be run."""
 
     settings: ServeSettings
-    model: str | None = None
+    model: ModelInput | None = None
     script: Path | None = None
     key_secret: str | None = None
     restarts: int = 10
@@ -63,9 +64,7 @@ def job_of(serving: Serving, dump: str) -> dict[str, Json]:
             f"--host {settings.host} lets others reach the model, and no key keeps them out",
             "Give --key-secret NAME (`muster secret set NAME`), or leave --host out and use `muster forward`.",
         )
-    inputs: Mapping[str, Json] = (
-        {} if serving.model is None else {"model": {"type": "custom_model", "path": serving.model}}
-    )
+    models = () if serving.model is None else (serving.model,)
     script = serving.script
     code: Mapping[str, Json] = {} if script is None else {"code": str(script.resolve().parent)}
     key: Mapping[str, Json] = (
@@ -75,8 +74,8 @@ def job_of(serving: Serving, dump: str) -> dict[str, Json]:
         **code,
         "display_name": f"serve-{settings.name}",
         "command": ("python", "-m", "muster.scoring.serve", dump),
-        "inputs": inputs,
-        "environment_variables": key,
+        "inputs": inputs_of(models),
+        "environment_variables": {**variables_of(models), **key},
         "services": {SERVICE: {"type": "custom", "port": settings.port}},
         "retry": {"user_error": serving.restarts, "on_codes": ["signal", "host_oom"], "backoff_s": 0.5},
     }

@@ -61,7 +61,7 @@ class ServerEntry:
         ref = self.below(root)
         if ref.token_file is not None and not is_below(ref.token_file, root):
             raise AccessDenied(
-                f"the token file {self.token_file} of the workspace {root} lies outside of it",
+                f"the token file {self.token_file} of the workspace {root} is outside of it",
                 f"Copy the token into {root}, or name file and server with MUSTER_TOKEN_FILE and MUSTER_SERVER.",
             )
         return ref

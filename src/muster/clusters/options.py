@@ -184,7 +184,7 @@ class Options(BaseModel):
     def _have_names_of_their_own(cls, value: list[Mount]) -> list[Mount]:
         names = [mount.target for mount in value]
         if again := [name for name in names if names.count(name) > 1]:
-            raise ValueError(f"two mounts have the target {again[0]!r}; give each one of its own")
+            raise ValueError(f"two mounts have the target {again[0]!r}; give each its own")
         return value
 
     @classmethod

@@ -12,10 +12,11 @@ STARTING: Final = "starting"
 SERVING: Final = "serving"
 DRAINING: Final = "draining"
 ENDED: Final = "ended"
-DOOR_AGAIN_S = 5.0
-"""After a front door that ended by itself, before another run is made for it."""
+AGAIN_S = 5.0
+"""After a run that served has ended by itself, before there is another."""
 
-Act = Literal["serve", "drain", "cancel", "forget", "replace"]
+Act = Literal["serve", "drain", "cancel", "forget", "replace", "lose", "again"]
+"""`lose`: nobody answers any more where a run's replicas were; `again`: a run that failed gets new attempts."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,8 @@ class Member:
     """The front door sends nothing there any more, and has all answers."""
     age_s: float = 0.0
     """Since it is in its state."""
+    lost: bool = False
+    """Its replicas are those of an attempt that is over."""
 
     @property
     def is_over(self) -> bool:
@@ -72,16 +75,38 @@ def next_steps(members: Sequence[Member], wanted: Mapping[str, Wanted]) -> list[
                 steps.append(Step("cancel", member.run))
         elif goal is None or (not newest and _is_replaced(members, member, goal)):
             steps.append(Step("drain", member.run))
-        elif newest and member.state == STARTING and member.ready >= max(1, goal.instances) and not member.is_over:
-            # Also where none need stay: one that answers shows that the deployment is a good one.
+        elif newest and member.state == STARTING and not member.is_over and _answers(members, member, goal):
             steps.append(Step("serve", member.run))
+        elif newest and member.state == SERVING and member.status == states.FAILED and member.age_s >= AGAIN_S:
+            # It served, so that it is not the deployment that is bad.
+            steps.append(Step("again", member.run))
+        elif member.lost:
+            steps.append(Step("lose", member.run))
     return steps
+
+
+def _answers(members: Sequence[Member], member: Member, goal: Wanted) -> bool:
+    """Whether a run may be asked: all parts of its revision together have what is wanted, or others serve already.
+
+    Also where none need stay: one that answers shows that the deployment is a good one.
+    """
+    parts = [
+        other
+        for other in members
+        if other.deployment == member.deployment and other.revision == member.revision and not other.is_over
+    ]
+    is_served = any(part.state == SERVING for part in parts)
+    if not goal.instances:
+        return is_served or any(part.ready for part in parts)
+    if is_served:
+        return member.ready > 0
+    return sum(part.ready for part in parts) >= goal.instances
 
 
 def _door_steps(door: Member) -> list[Step]:
     if door.state == DRAINING:
         return [Step("forget" if door.is_over else "cancel", door.run)]
-    if door.is_over and door.age_s >= DOOR_AGAIN_S:
+    if door.is_over and door.age_s >= AGAIN_S:
         return [Step("replace", door.run)]
     return []
 

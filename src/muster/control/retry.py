@@ -103,7 +103,7 @@ def decide(past: Sequence[Past], policy: Policy, seed: str) -> Retry | Stop:
     used = sum(1 for item in past if item.budget == last.budget) - 1
     if used >= budget:
         if budget == 0:
-            return Stop(f"no further attempt: none are set for {kind} (retry.{last.budget})")
+            return Stop(f"no further attempt: retry.{last.budget} allows none for {kind}")
         return Stop(f"no further attempt: {budget} of {budget} for {kind} are used up (retry.{last.budget})")
     exclude = tuple(sorted({item.node for item in past if item.node and code_of(item.code).avoid_node}))
     why = f"attempt {len(past) + 1}: {used + 1} of {budget} for {kind}"

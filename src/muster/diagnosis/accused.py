@@ -261,6 +261,31 @@ def needed_more(processes: Sequence[Process]) -> Blame | None:
     return found if found is not None and found.process is staying[0] else None
 
 
+def stays_behind(processes: Sequence[Process]) -> Blame | None:
+    """Where all the others had done their work, and said so in the same words: the only one that still waits.
+
+    It asks for something that nobody else has to do. Under MPI a rank that shows no stack beside one that does is on
+    its way out. For s-barrier-only-under-if, whom-three-finished, whom-mpi-one-more-barrier.
+    """
+    essential = [process for process in processes if process.rank.essential and process.rank.role != "launcher"]
+    staying = [process for process in essential if not has_ended(process) and waiting.stack_of(process) is not None]
+    done = [process for process in essential if process not in staying]
+    last = {_kind(next(iter(process.log.last_words(1)), "")) for process in done}
+    if len(staying) != 1 or len(done) < 2 or len(last) != 1 or any(process.log.stacks for process in done):
+        return None
+    one = staying[0]
+    # Whose words stand in a launcher's log is not known.
+    nobodys = "" if all(process.rank.launcher_rank is None for process in done) else None
+    if last & {nobodys, *map(_kind, one.log.last_words(_LAST_WORDS))}:
+        return None
+    why = f"had not ended, as the others had: it {waiting.doing(one)}"
+    return Blame(one, why, where=waiting.place_of(one), sure=False)
+
+
+def _kind(line: str) -> str:
+    return re.sub(r"\d+", "#", line.strip())
+
+
 def uncounted(causes: Sequence[Cause], processes: Sequence[Process]) -> Blame | None:
     """Where ranks that gave up waiting had counted who came, or whom they asked: the only one that did not come.
 

@@ -32,18 +32,15 @@ _CRASHES = {
     *(signals.SIGPIPE, signals.SIGXCPU, signals.SIGXFSZ, signals.SIGUSR1, signals.SIGUSR2, signals.SIGQUIT),
 }
 
-_NOT_FOUND = re.compile(
-    r"command not found|: not found|No such file or directory|bad interpreter|required file not found"
-)
-_NOT_ALLOWED = re.compile(
-    r"Permission denied|cannot execute|Exec format error|Is a directory|bad interpreter|required file not found"
-)
+_NO_INTERPRETER = "bad interpreter|required file not found"
+_NOT_FOUND = re.compile(f"command not found|: not found|No such file or directory|{_NO_INTERPRETER}")
+_NOT_ALLOWED = re.compile(f"Permission denied|cannot execute|Exec format error|Is a directory|{_NO_INTERPRETER}")
 _NATIVE = re.compile(
     r"double free or corruption|(?:free|malloc|realloc|munmap_chunk)\(\): |corrupted (?:size"
     r"|double)|stack smashing detected"
     r"|buffer overflow detected|Assertion [`'].{1,300}' failed|ERROR: \w+Sanitizer: |Fatal "
     r"Python error: |Check failed: |runtime error: "
-    r"|Fortran runtime error|Illegal instruction|^FATAL ERROR: "
+    r"|Fortran runtime error|Illegal instruction|^FATAL ERROR: |: line \d{1,6}: +\d+ (?:Segmentation fault|Bus error) "
 )
 # The daemon itself died, or the network to its node failed; mpirun's exit code says neither.
 _LOST_DAEMON = re.compile(
@@ -55,11 +52,12 @@ _EXCEPTION_LINE = re.compile(
     r"^\W{0,5}(?:(?i:fatal|error|critical|uncaught|unhandled|exception)\W{1,4}){0,2}"
     r"(?:\w+\.)*[A-Z]\w*(?:Error|Exception): \S"
 )
+NAMES_THE_ABSENT = re.compile(r"Ranks? (\d[\d, ]{0,300}) failed to pass monitoredBarrier")
 _NOTICED = re.compile(r"(?i)\b(?:died|dead|gone|crashed|not alive)\b")
 """How a program speaks of a thread or process of its own that failed, before it leaves for that reason."""
 _WAITED_IN_VAIN = re.compile(
     r"(?:^|\.)(?:Empty|TimeoutError|BrokenProcessPool|BrokenBarrierError|CancelledError"
-    r"|BrokenThreadPool|CalledProcessError|EOFError)\b"
+    r"|BrokenThreadPool|CalledProcessError|EOFError)\b|process ended with"
     r"|exited unexpectedly|(?:pin memory )?thread exited|is not alive|worker .{0,40}(?:died|failed|exited)"
 )
 _PYTHON = re.compile(r"python|torchrun|accelerate|deepspeed|horovodrun")
@@ -113,6 +111,8 @@ class Cause:
         # Who fails says so, then others miss it; a slow end may come after theirs.
         at = self.rank.ended_at or 0.0
         said_at = min(self.rank.said_at, at) if self.rank.said_at and self.raised is not None else at
+        # The others only lost the rank that took the roll.
+        said_at = 0.0 if NAMES_THE_ABSENT.search(self.headline) else said_at
         return (self.weight, self.rank.role == "launcher", mute, said_at, self.rank.rank)
 
 
@@ -379,8 +379,8 @@ def _own_root(raised: Raised) -> Raised | None:
     root = next((cause for cause in raised.causes if cause.line), None)
     if not raised.handling or root is None or is_victim(root) or not is_victim(replace(raised, causes=())):
         return None
-    if all(frame.of_library for frame in root.frames):
-        # A library's own way to look for something, such as a connection that it has not made yet.
+    if (raised.frames[-1:] and raised.frames[-1].source.startswith("raise")) or all(f.of_library for f in root.frames):
+        # It tried, and gave up (s-ring-neighbour-still-compiling), or a library did that has not connected yet.
         return None
     return replace(root, begin=raised.begin, end=raised.end, setting=raised.setting)
 
@@ -415,9 +415,9 @@ def _in_library(raised: Raised) -> list[Frame]:
 def headline_of(raised: Raised) -> str:
     """An exception in one line: its own, and the one that it came from."""
     line = _shortened(raised.line)
-    if line.endswith("with:") and raised.more:
-        # gRPC's way: a title, and below it the status and its details.
-        line = _shortened(f"{line} {', '.join(raised.more[:2])}")
+    if line.endswith(":") and raised.more:
+        # A title, and below it what it is about: with gRPC the status and its details.
+        line = _shortened(f"{line} {', '.join(map(str.strip, raised.more[: 1 + line.endswith('with:')]))}")
     if not raised.causes:
         return line
     if raised.form == "group":

@@ -14,7 +14,7 @@ from muster.diagnosis.launchers import Process
 _NUMBER = re.compile(r"(?<![\w.])(?=[a-f]{0,40}\d)[0-9a-f]{6,64}(?![\w.])|\d+(?:\.\d+)?")
 """Numbers, and digests of six digits and more."""
 _TIME = re.compile(r"\d{1,4}[-/:]\d\d[-/:]\d\d[\d.,:TZ+ ]{0,20}")
-_WORD = re.compile(r"(?<![\w.])(?:[A-Za-z_][\w-]{2,60}(?:\.\w{1,10})?|\d{4,9})(?!\w)")
+_WORD = re.compile(r"(?<![\w.])(?:[A-Za-z_][\w-]{2,60}(?:\.\w{1,10})?|\d{4,9}|(?=[a-f]{0,40}\d)[0-9a-f]{6,64})(?!\w)")
 _BARE_LIST = re.compile(r"^\w{0,60}(?:Error|Exception|Exit)?:? ?\[[^\[\]]{1,1000}\]$")
 """All that is said is a list."""
 _LIST = re.compile(r"[\[({]\d+(?:, ?\d+)+[\])}]")
@@ -129,6 +129,9 @@ def _votes(rows: Mapping[int, _Row], shape: str) -> Iterator[Mapping[int, object
     columns = [{rank: numbers[column] for rank, (_, numbers) in rows.items()} for column in range(width)]
     for column, before in zip(columns, shape.split("#"), strict=False):
         own = {rank: value == str(rank) for rank, value in column.items()}
+        if all(value.isdigit() and int(value) % len(rows) == rank for rank, value in column.items()):
+            # What goes round (whom-token-dropped).
+            continue
         if sum(own.values()) == len(rows) - 1 and (_ITSELF.search(before) or len(rows) >= _ENOUGH):
             # One that takes itself for another (values-same-rank, elsewhere-same-seat).
             yield own

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from muster.diagnosis import differences, waiting
-from muster.diagnosis.causes import DEFINITE, Cause, cause_of, complaint, last_words
+from muster.diagnosis.causes import DEFINITE, NAMES_THE_ABSENT, Cause, cause_of, complaint, last_words
 from muster.diagnosis.launchers import Process, started_by
-from muster.diagnosis.log import EXCHANGES, WRAPPERS, Log
+from muster.diagnosis.log import Log
 from muster.diagnosis.raised import Frame, Raised
 
 _NAMED = re.compile(
@@ -34,7 +34,7 @@ _BLAMED = re.compile(
     r"(?::| failed| fails| raised| raises| had| has| hit| report(?:s|ed)| crashed| died| aborted)\s*(?P<said>.{3,200})"
     r"|(?i:fail\w*|errors?|exceptions?|raised) (?:on|in|at|from|by) (?:rank"
     r"|worker)s?(?:\(s\))? ?\[?(?P<on>\d+)\b(?!\]?, ?\d)"
-    r"|[Rr]anks?(?:\(s\))? ?\[(?P<only>\d+)\]"
+    r"|[Rr]anks?(?:\(s\))?:? ?(?:\w+\()?\[(?P<only>\d+)\]"
 )
 _FAILED = re.compile(r"\d (?:has |had )?(?:failed|fails|raise[sd]|hit|report(?:s|ed)|crashed|died|aborted)\b")
 _MISSED = re.compile(
@@ -116,7 +116,11 @@ def origin(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | Non
                 return own or replace(first, process=accused, sure=False)
     if (quoted := _quoted_from(first, processes)) is not None:
         return quoted
-    if len(alike) < 2 or len(alike) < len(causes):
+    if len(alike) < len(causes):
+        return None
+    # mpirun tells once more of a rank that has a log of its own.
+    alike = list({cause.rank.rank: cause for cause in reversed(alike)}.values())
+    if len(alike) < 2:
         return None
     alone = _only_once([cause.process for cause in alike])
     earlier = Counter(cause.earlier.line for cause in alike if cause.earlier is not None)
@@ -216,6 +220,8 @@ def culprit(
     """
     essential = [process for process in processes if process.rank.essential and process.rank.role != "launcher"]
     stayed = [process for process in essential if not process.rank.failed and not has_ended(process)]
+    if (absent := _absent_at_roll_call(essential, complaints)) is not None:
+        return absent
     named = _named(essential, complaints)
     left = [process for process in essential if has_ended(process) and process.rank.rank not in complaints]
     finished = left if left and _have_finished(left, essential, complaints) else []
@@ -244,6 +250,18 @@ def culprit(
         # It waits as well, but it alone would do so for ever.
         return Blame(silent[0], waiting.not_there(silent[0]), where=waiting.place_of(silent[0]), sure=False)
     return blame if surely_peers or shown else _none_silent(essential)
+
+
+def _absent_at_roll_call(essential: Sequence[Process], complaints: Mapping[int, str]) -> Blame | None:
+    """Whom torch's monitored barrier misses: there one rank asks all the others, and says who did not answer."""
+    called = next((found[1] for line in complaints.values() if (found := NAMES_THE_ABSENT.search(line))), "")
+    numbers = {int(number) for number in re.findall(r"\d+", called)}
+    absent = [process for process in essential if process.rank.rank in numbers]
+    if not any(number in complaints for number in numbers) or len(absent) > len(essential) // 2:
+        # Who came too late for it complains later, like everybody; of others there are other signs.
+        return None
+    of = tuple(process.rank.rank for process in absent) if len(absent) > 1 else ()
+    return Blame(absent[0], "did not come to the barrier", where=waiting.place_of(absent[0]), all_of=of)
 
 
 def has_left(processes: Sequence[Process]) -> Blame | None:
@@ -373,7 +391,12 @@ def is_away(process: Process) -> bool:
 
 def _elsewhere(essential: Sequence[Process], complaints: Mapping[int, str]) -> Blame | None:
     """Where all complain or wait: the only one that did so in another call than all the rest."""
-    at = {process.rank.rank: _calls(process) for process in essential}
+    at = {process.rank.rank: waiting.calls_of(process) for process in essential}
+    if one := waiting.without_counterpart(essential):
+        numbers = tuple(sorted(process.rank.rank for process in one))
+        first = min(one, key=lambda process: process.rank.rank)
+        why = f"still waited for a message, while the others had gone on: {waiting.at_call(first)}"
+        return Blame(first, why, where=waiting.call_of(first), sure=False, all_of=numbers if len(one) > 1 else ())
     counted = Counter(at.values())
     all_wait = all(waiting.waits(process) or process.rank.rank in complaints for process in essential)
     if len(essential) < 3 or len(counted) < 2 or () in counted or not all_wait:
@@ -384,7 +407,7 @@ def _elsewhere(essential: Sequence[Process], complaints: Mapping[int, str]) -> B
     away = [process for process in essential if at[process.rank.rank] != common]
     if more:
         # Those further on came past the call in which most are; one that is still before it holds them up.
-        away = [process for process in away if _is_before(at[process.rank.rank], common)]
+        away = [process for process in away if waiting.is_before(at[process.rank.rank], common)]
     if len(away) != 1:
         return None
     odd = away[0]
@@ -392,23 +415,6 @@ def _elsewhere(essential: Sequence[Process], complaints: Mapping[int, str]) -> B
     assert where is not None
     place = f"{waiting.short(where.file)} line {where.line}{f': `{where.source[:80]}`' if where.source else ''}"
     return Blame(odd, f"was waiting in another call ({place}) than all the others", where=where, sure=False)
-
-
-def _is_before(calls: tuple[waiting.Place, ...], others: tuple[waiting.Place, ...]) -> bool:
-    """Whether a stack is at an earlier line than others where they part, in the same file."""
-    mine, theirs = next((pair for pair in zip(calls, others, strict=False) if pair[0] != pair[1]), (("", 0), ("", 0)))
-    return mine[0] == theirs[0] and mine[1] < theirs[1]
-
-
-def _calls(process: Process) -> tuple[waiting.Place, ...]:
-    """The lines of the user's own code in which a process waited, as its stack or its traceback shows them."""
-    stack, raised = waiting.stack_of(process), process.log.raised[-1] if process.log.raised else None
-    frames = tuple(reversed(stack.frames)) if stack else raised.frames if raised else ()
-    own = tuple((frame.file, frame.line) for frame in frames if not frame.of_library)
-    below = frames[1 + max((i for i, frame in enumerate(frames) if not frame.of_library), default=-1) :]
-    # One line may call this or that (apart-torch-broadcast).
-    called = next((f.function for f in below if EXCHANGES.search(f.file) and f.function not in WRAPPERS), "")
-    return (*own, (called, 0)) if own and called else own
 
 
 def _none_silent(essential: Sequence[Process]) -> Blame:

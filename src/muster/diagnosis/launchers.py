@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from muster.diagnosis.log import Log, Stack, read
 from muster.diagnosis.text import bounded, owner_of
-from muster.wire.verdicts import RankEvidence
+from muster.wire.verdicts import Evidence, RankEvidence, Verdict
 
 # One child in the report of torch's elastic launcher.
 _ELASTIC = re.compile(
@@ -45,9 +45,17 @@ _MPI = (
         r"(?:calling\s+\"abort\"|exiting\s+(?P<improperly>improperly))"
     ),
     re.compile(r"^Process (?P<rank>\d+) exit with status code (?P<code>\d+)\.", re.M),
+    re.compile(r"^Abort\((?P<code>\d+)\) on node (?P<rank>\d+) \(rank \d+ in comm \d+\): ", re.M),
     re.compile(r"=\s+RANK (?P<rank>\d+) PID \d+ RUNNING AT \S+\n=\s+KILLED BY SIGNAL: (?P<signal>\d+)"),
 )
-_MPI_MARKS = (" with PID ", "MPI_ABORT was invoked", "Process name: [", "exit with status code", "KILLED BY SIGNAL")
+_MPI_MARKS = (
+    " with PID ",
+    "MPI_ABORT was invoked",
+    "Process name: [",
+    "exit with status code",
+    "KILLED BY SIGNAL",
+    "BAD TERMINATION",
+)
 """One of them is in every text that a pattern of `_MPI` fits."""
 _MPI_ERROR = re.compile(
     r"^\[[^\]\n]*\] \*\*\* An error occurred in [^\n]*\n[^\n]*\*\*\* reported by process \[\d+,(?P<rank>\d+)\]\n"
@@ -67,6 +75,11 @@ _MANY_NODES = re.compile(r"--(?:nnodes|num[-_]machines)[= ](?!1\b)")
 _ABORTS = re.compile(
     r"^(?:terminate called.*|  what\(\):.*|.*Assertion `.*|.*Check failed: .*|(?:double free|malloc).*)$", re.M
 )
+_LAUNCHER_USAGE = re.compile(
+    r": (?:torchrun|accelerate|deepspeed|horovodrun|mpirun|mpiexec)\b.{0,80}: error: "
+    r"|\bon the (?:mpirun|mpiexec|prterun) command line|\bnot enough slots available|unable to open (?:the )?host ?file"
+)
+_LAUNCHER_REJECTS = re.compile(r": (?:\w+\.){0,6}(?:Value|Key)Error: (.{1,200}?)(?: \(caused by|$)")
 _NOT_FINALIZED = 'mpirun: it exited without calling "finalize" (MPI_Finalize)\n'
 _BY_FORCE = "forcefully exiting via"
 _LEAVING = "terminate called without an active exception"
@@ -113,8 +126,8 @@ def split(rank: RankEvidence) -> list[Process]:
         number = _last_speaker(rank)
         own = rank if number is None else replace(rank, rank=number, launcher_rank=rank.rank)
         # A library may have started further ranks, which print to the same log (r-lib-lightning-ddp-one-fails).
-        return [Process(own, read(rank.tail), shared=len(_owned_lines(rank.tail)) > 1)]
-    owned = _owned_lines(rank.tail)
+        return [Process(own, read(rank.tail), shared=len(owned_lines(rank.tail)) > 1)]
+    owned = owned_lines(rank.tail)
     rest = _unowned(rank.tail)
     # Who prints its own number in front of its lines said them, though the launcher does not mark them.
     spoken = _by_their_words(replace(rank, tail=rest)) if owned else {}
@@ -128,7 +141,7 @@ def split(rank: RankEvidence) -> list[Process]:
         ended = report.signal in by_launcher and position > 0
         # What carries no rank was printed by a child that failed before it had one, or that said it in its own way.
         if not text and not ended and not (owned and report.signal is not None):
-            text = rest
+            text = _without_others(rest, spoken, report.rank)
         elif not text and report.signal == signal.SIGABRT:
             # One that was leaving by itself may have said why.
             text = rest if position == 0 and _LEAVING in rest else "\n".join(_ABORTS.findall(rest))
@@ -163,7 +176,7 @@ def stopped(rank: RankEvidence) -> list[Process]:
     """A rank that Muster ended or that ended well; where it was a launcher, its children, as their stacks show them."""
     log = read(rank.tail)
     stacks = [stack for stack in log.stacks if not any(_OWN_STACK.search(frame.file) for frame in stack.frames)]
-    owned = _owned_lines(rank.tail) if rank.expected and rank.role != "launcher" else {}
+    owned = owned_lines(rank.tail) if rank.expected and rank.role != "launcher" else {}
     if rank.expected and not owned and not stacks and is_mpirun(rank):
         owned = _by_their_words(rank)
     if not rank.expected or not (log.stacks or owned) or (len(log.stacks) < 2 and not _PROCESSES.search(rank.command)):
@@ -222,6 +235,11 @@ def of_mpirun(rank: RankEvidence, known: Mapping[int, RankEvidence]) -> list[Pro
     return named
 
 
+def names_children(text: str) -> bool:
+    """Whether a launcher's own report names processes that failed."""
+    return bool(_reports(text))
+
+
 def children_of(rank: RankEvidence) -> int:
     """How many processes a launcher was to start on its node; 0 for what is none, or does not say so."""
     count = _PROCESSES.search(rank.command) if rank.role != "launcher" and rank.launcher_rank is None else None
@@ -258,6 +276,28 @@ def first_of_program(rank: RankEvidence, program: str) -> int | None:
         count = re.search(r" -{1,2}(?:n|np|c)[ =](\d+)", part)
         first += int(count[1]) if count else 1
     return None
+
+
+def as_the_job_counts(made: Verdict, evidence: Evidence) -> Verdict:
+    """Of a launcher that failed by itself, before it had processes: none of theirs is to blame where it was the only
+    one, or all failed; otherwise the first rank that it was to start."""
+    if made.rank is None or made.evidence.launcher_rank is not None:
+        return made
+    if made.code == "bad_input" and _LAUNCHER_USAGE.search(made.message) and all(r.failed for r in evidence.ranks):
+        return replace(made, rank=None)
+    told = re.search(r": Executable: (\S+)", made.message)
+    if told and (started := first_of_program(evidence.ranks[0], told[1])) is not None:
+        return replace(made, rank=started)
+    itself = made.code in ("exception", "port_trouble") and raised_by_launcher(made.lines)
+    if itself and made.code == "exception" and (rejected := _LAUNCHER_REJECTS.search(made.message)):
+        made = replace(made, code="bad_input", next=f"Put the launcher's option right in the command: {rejected[1]}.")
+    launchers = [rank for rank in evidence.ranks if children_of(rank) > 1 or told or itself]
+    own = next((rank for rank in launchers if rank.rank == made.rank), None)
+    if own is None:
+        return made
+    if all(rank.failed for rank in launchers):
+        return replace(made, rank=None)
+    return replace(made, rank=own.rank * children_of(own))
 
 
 def _say_the_same(texts: Sequence[str]) -> bool:
@@ -323,7 +363,7 @@ def _of(match: re.Match[str]) -> _Report:
     return _Report(rank, None, -code, traceback) if code < 0 else _Report(rank, code, None, traceback)
 
 
-def _owned_lines(text: str) -> Mapping[int, str]:
+def owned_lines(text: str) -> Mapping[int, str]:
     """What each child printed under its own rank."""
     lines: dict[int, list[str]] = defaultdict(list)
     for line in text.split("\n"):

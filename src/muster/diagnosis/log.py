@@ -129,11 +129,14 @@ _OF_STACK = re.compile(
 )
 _NOISE = re.compile(
     r"\s*$|\s+\S|[-=*_─]{5,}"
+    r"|\W{1,4}View (?:run|experiment) .{0,200}\bat: http"
     r"|(?:wandb|swanlab|comet|clearml|mlflow|neptune)\b.*?:"
     r"|make(?:\[\d+\])?: \*\*\* \[|ninja: build stopped"
     r"|\S+:\d+: \w*Warning: |\w*Warning: "
     r"|\[[WI]\d{4} |\[[WI]\S* \d\d|[WIE]\d{4} \d\d:|\d+%\||[^|]{0,60}\d+%\|"
-    r"|(?:srun|slurmstepd|salloc): (?!fatal: |error: (?!.{0,80}: tasks? ))"
+    r"|(?:srun|slurmstepd|salloc): (?!fatal: |error: (?!.{0,80}: tasks? |\*\*\* ))"
+    r"|\[[^\]\s]{1,100}\] (?:\*\*\* (?:Process received|End of error)|Signal(?: code)?:|Failing at|\[ ?\d)"
+    r"|=   (?:BAD TERMINATION|PID |EXIT CODE|CLEANING UP|YOU CAN IGNORE)"
     r"|\[[^\]\s]{1,100}\] \*\*\* (?:MPI_ERRORS_ARE_FATAL|  and MPI|on communicator|reported by)"
     r"|(?:Current thread|Thread) 0x[0-9a-f]{4,16} "
     r"|Exception ignored in|object (?:address|refcount|type|type name|repr) +: |lost sys\.stderr"
@@ -148,6 +151,10 @@ _RECORD = re.compile(
     r"(?:\[?\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d|\[?\d+/\d+ \d\d:|(?:INFO|DEBUG|WARNING|NOTICE|TRACE)\b).{0,80}?"
     r"(?:\b(?:INFO|DEBUG|WARNING|WARN|NOTICE|TRACE)\b|^INFO|^DEBUG)|(?:INFO|DEBUG|WARNING|NOTICE|TRACE|WARN) ?[:|\]-]"
 )
+
+
+_Shown = tuple[int, tuple[Frame, ...], list[tuple[Frame, ...]]]
+"""A rank, the stack of its script, and those of its other threads."""
 
 
 @lru_cache(maxsize=8)
@@ -197,7 +204,7 @@ def _without_answers(lines: Sequence[str]) -> list[str]:
 def _without_stacks(lines: Sequence[str]) -> tuple[list[str], list[Stack], int | None]:
     """What the program printed itself, the stacks that it was made to show, and where those began."""
     kept: list[str] = []
-    found: list[tuple[int, tuple[Frame, ...], list[tuple[Frame, ...]]]] = []
+    found: list[_Shown] = []
     sources: dict[tuple[str, int], str] = {}
     stopped_at = None
     index = 0
@@ -223,12 +230,22 @@ def _without_stacks(lines: Sequence[str]) -> tuple[list[str], list[Stack], int |
         main = _main_thread(threads)
         busy = [item for item in threads if item is not main and any(not frame.of_library for frame in item)]
         found.append((int(match[1]), main, busy))
+        _answered_together(found, threads)
         index = end
     stacks = [
         Stack(rank, _with_sources(main, sources), tuple(_with_sources(thread, sources) for thread in busy))
         for rank, main, busy in found
     ]
     return kept, stacks, stopped_at
+
+
+def _answered_together(found: list[_Shown], threads: Sequence[tuple[Frame, ...]]) -> None:
+    """Of a shared log: processes that were asked before those in front of them had answered do so in that order."""
+    mains = [thread for thread in threads if thread[-1].function == "<module>"]
+    asked = found[-len(mains) :]
+    if len(mains) < 2 or len(asked) < len(mains) or any(main for _, main, _ in asked[:-1]):
+        return
+    found[-len(mains) :] = [(rank, main, []) for (rank, _, _), main in zip(asked, mains, strict=True)]
 
 
 def _with_sources(frames: Sequence[Frame], sources: Mapping[tuple[str, int], str]) -> tuple[Frame, ...]:

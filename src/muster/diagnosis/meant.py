@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from muster.diagnosis import differences, meeting
+from muster.diagnosis import differences, meeting, remote
 from muster.diagnosis.advice.case import port_in
 from muster.diagnosis.causes import DEFINITE, RENDEZVOUS, Cause, by_exception, complaint, last_words
 from muster.diagnosis.gangs import NAMES_EXCEPTION, likeness, with_exception, without_numbers
@@ -53,7 +53,7 @@ _THINGS = re.compile(
     r"|class|labels?|folds?|blocks?|partitions?|splits?|columns?|images?|frames?|quer(?:y|ies)|requests?|jobs?|levels?|cells?"
     r"|index|idx|seed|expression|field|argument|character|position|element|token|entry|block|key|value|number|dimension|dim)$"
 )
-_REFERENCE = re.compile(
+REFERENCE = re.compile(
     r"(?i)\b(?:differ\w*|other|unlike|than|like|as|same|match\w*|equals?|versus|vs|compared?|that|one|those|to|agree\w*)\b"
     r"[^,;]{0,30}$"
 )
@@ -76,6 +76,9 @@ _SUBJECT = re.compile(
 """A number that neither belongs to a thing before it nor counts what follows it."""
 _RANK = re.compile(r"(?i)\brank (\d{1,6})\b")
 _SPEAKER = re.compile(r"\W{0,2}(?:(?:rank|process|proc|worker|task|pe)[ _#=:]{0,2})?(\d{1,6})\b[\]):]", re.I)
+_PASSED_ON = re.compile(
+    r"(?:\b([^\W\d]{2,20})[ #]{1,2}|\{)(\d{1,6}): ['\"]?(?:\w{1,60}\.){0,6}[A-Z]\w{1,60}(?:Error|Exception)\b"
+)
 _FEW = 3
 _FIRST = 50
 
@@ -84,6 +87,8 @@ def by_what_is_said(causes: Sequence[Cause], processes: Sequence[Process]) -> Ca
     """Where a rank failed by itself and speaks of others: the one that it means. The first way that tells decides."""
     return (
         took_the_port(causes, processes)
+        or remote.hung_up(causes)
+        or passed_on(causes, processes)
         or odd_value(causes, processes)
         or outvoted(causes)
         or odd_in_list(causes, processes)
@@ -119,6 +124,29 @@ def took_the_port(causes: Sequence[Cause], processes: Sequence[Process]) -> Caus
     one, said = told[0]
     headline = f"it said `{said}`, where rank {first.rank.rank} was to listen: {first.headline}"
     return replace(first, process=one, headline=headline, sure=False)
+
+
+def passed_on(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | None:
+    """Where ranks leave with an exception that stands after the number of another, whatever that is called: that one.
+
+    For t-end-gathered-errors, whom-german, whom-spanish, whom-dict-of-errors.
+    """
+    first = causes[0]
+    told = _PASSED_ON.search(first.headline)
+    if (
+        told is None
+        or _fail_otherwise(causes)
+        or len(processes) < 2
+        or _THINGS.search(told[1] or "")
+        or _COUNTS.search(told[1] or "")
+    ):
+        return None
+    if not speaks_for_itself(first) and first.code != "exit_code":
+        return None
+    one = next((item for item in processes if item.rank.rank == int(told[2]) and item.rank.role != "launcher"), None)
+    if one is None or one is first.process:
+        return None
+    return replace(_said_of(first, one), code="exception")
 
 
 def odd_value(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | None:
@@ -191,9 +219,10 @@ def impostor(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | N
     """Where a number came twice: the only rank that takes itself for another (further-registered-twice)."""
     first, ranks = causes[0], [process for process in processes if process.rank.role != "launcher"]
     one = differences.impostor(ranks) if _TWICE.search(first.headline) else None
-    if one is None and speaks_for_itself(first) and len(ranks) > 1:
+    told = _numbers(first.headline)
+    if one is None and speaks_for_itself(first) and len(ranks) > 1 and first.rank.rank not in told:
         # Whatever it calls that: a number that another rank has stands in what is said.
-        one = differences.misnumbered(ranks, _numbers(first.headline))
+        one = differences.misnumbered(ranks, told)
     own = next((cause for cause in causes if cause.process is one), None)
     if one is None or (own is not None and own.weight < RENDEZVOUS):
         return None
@@ -247,7 +276,7 @@ def by_name(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | No
     if not speaks_for_itself(first):
         return None
     said = first.headline
-    told = [found for found in _NAMED.finditer(said) if not _REFERENCE.search(said[: found.start()])]
+    told = [found for found in _NAMED.finditer(said) if not REFERENCE.search(said[: found.start()])]
     numbers = {int(found[1]) for found in told} - {first.rank.rank}
     if not numbers and _LAGS.search(said):
         numbers = bare_numbers(said) - {first.rank.rank}
@@ -390,10 +419,11 @@ def troubled(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | N
         return None
     if any(cause.weight < RENDEZVOUS for cause in causes[1:]) or speaks_for_itself(first):
         return None
+    own = differences.own_lines(ranks)
     told = [
         (process, line.strip())
-        for process, lines in ((item, differences.own_lines(ranks).get(item.rank.rank, [])) for item in ranks)
-        for line in lines[-1:]
+        for process in ranks
+        for line in own.get(process.rank.rank, [])[-1:]
         if _LEFT_UNDONE.search(line) and not is_handled(line) and complaint(process) is None
     ]
     if len(told) != 1 or told[0][0] is first.process:

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from muster.diagnosis.causes import Cause
+from muster.diagnosis.causes import RENDEZVOUS, Cause
 from muster.diagnosis.launchers import Process
 from muster.diagnosis.log import Log
 from muster.diagnosis.words import PROGRESS
@@ -20,7 +20,12 @@ _ADDRESS = re.compile(
 _SOURCE_FILE = re.compile(r"\.(?:py|cpp|cc|c|h|hpp|rs|go|java|cu)$")
 _SOCKET = "SocketImpl("
 """A connection that exists: its own end has a port that says nothing."""
+_SIZE = re.compile(r"\b(?:world_size|num_processes)\s?=\s?(\d{1,6})\b")
 _JOINED = re.compile(r"(?<!\d)(\d+)/(\d+) clients joined")
+_COUNTED = re.compile(
+    r"(?<![\d.])(\d{1,6}) ?(?:of|/|out of) ?(\d{1,6}) (?:\w+ )?"
+    r"(?:joined|connected|members|arrived|came|registered|workers|peers)\b"
+)
 _UNREACHED = re.compile(
     r"failed to connect|client socket has timed out|cannot be retrieved|[Nn]ame or service not known|efused"
     r"|[Nn]o route to host|unreachable"
@@ -59,6 +64,53 @@ def how_many(processes: Sequence[Process], said: str) -> str:
         f", all that the job has: the world size is {counted[1]} in the script" if counted[0] == len(processes) else ""
     )
     return f"; {counted[0]}/{counted[1]} clients joined{all_came}" if all_came or "clients joined" not in said else ""
+
+
+def all_came(causes: Sequence[Cause], processes: Sequence[Process]) -> str:
+    """What to do where a rank gave up on a number that the job does not have: all its ranks were there, and each
+    lost the others alike.
+
+    For s-hub-expects-one-more, whom-world-too-big, whom-quorum-of-five.
+    """
+    count = len([process for process in processes if process.rank.essential and process.rank.role != "launcher"])
+    if (fixed := _fixed_size(causes[0])) > count:
+        return (
+            f"The script waits for {fixed} ranks in any case, and the job has {count}: take the number from "
+            "WORLD_SIZE, or start as many ranks."
+        )
+    counted = [(cause, match) for cause in causes if (match := _COUNTED.search(cause.headline))]
+    if (
+        len(causes) != count
+        or count < 3
+        or not counted
+        or any(cause.rank.launcher_rank is not None for cause in causes)
+    ):
+        return ""
+    first, match = counted[0]
+    came, wanted = int(match[1]), int(match[2])
+    others = {_NUMBER.sub("#", cause.headline) for cause in causes if cause is not first}
+    # Who counts the others does not count itself.
+    if came >= wanted or came not in ((count,) if len(counted) == count else (count - 1, count)) or len(others) != 1:
+        return ""
+    return (
+        f"All {count} ranks of the job came, and the script waits for {wanted}: take the number from WORLD_SIZE, or "
+        "start as many ranks."
+    )
+
+
+def size_in_script(first: Cause) -> str:
+    """What the message adds where the script says itself for how many ranks it waits."""
+    fixed = _fixed_size(first)
+    return f"; the world size is {fixed} in the script" if fixed else ""
+
+
+def _fixed_size(first: Cause) -> int:
+    """The number of ranks that stands in the line with which a process gave up; 0 where none does."""
+    if first.weight < RENDEZVOUS or first.raised is None or first.rank.launcher_rank is not None:
+        return 0
+    own = next((frame for frame in reversed(first.raised.frames) if not frame.of_library), None)
+    found = _SIZE.search(own.source) if own is not None else None
+    return int(found[1]) if found else 0
 
 
 def elsewhere(processes: Sequence[Process], given_port: int | None) -> list[Process]:

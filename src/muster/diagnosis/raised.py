@@ -82,10 +82,9 @@ _MAY_BEGIN = (
 _NAME = re.compile(r"[\w.<>]+(?:: |:$|$)|[\w.<>]+(?:Error|Exception|Group)\b")
 _LIBRARY = re.compile(
     r"\.p(?:yx|xi|xd)$|site-packages|dist-packages|/lib/python3|/lib64/python3|^<|/usr/lib/|node:internal|/rustc/|__autograph_generated|/bin/[\w-]+$"
+    r"|/runtime/[\w.+-]+/muster/"  # What Muster puts beside a script.
 )
-_JAVA_LIBRARY = re.compile(
-    r"(?:java|javax|jdk|sun|com\.sun|scala|kotlin|org\.apache|org\.springframework|akka|System)\.\S"
-)
+_JAVA_LIBRARY = re.compile(r"(?:javax?|jdk|sun|com\.sun|scala|kotlin|org\.apache|org\.springframework|akka|System)\.\S")
 _HEADER = re.compile(
     r"(?P<margin>\s*)(?P<what>Original |Exception Group |\+ Exception Group |traceback : )?"
     + re.escape(HEADER)
@@ -212,9 +211,9 @@ class Reader:
             if match := _FRAME.match(line):
                 frames.append(self._frame(at, match))
             elif line and not line.startswith(margin + "  ") and (line.startswith(margin) or not line.startswith(" ")):
-                foreign = frames and HEADER not in line and not _NAME.match(line[len(margin) :])
+                foreign = HEADER not in line and not _NAME.match(line[len(margin) :])
                 # Another process may have printed a line in between.
-                if not foreign or not (self._goes_on(at, margin) or self._resumes(at)):
+                if not foreign or not ((frames and self._goes_on(at, margin)) or self._resumes(at)):
                     break
             elif not line and frames and not self._goes_on(at, margin):
                 return frames, at + 1, True

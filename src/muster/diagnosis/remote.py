@@ -12,7 +12,7 @@ from muster.diagnosis.causes import DEFINITE, RENDEZVOUS, Cause, by_exception, i
 from muster.diagnosis.gangs import Blame
 from muster.diagnosis.launchers import Process
 from muster.diagnosis.raised import Raised
-from muster.diagnosis.table.machines import LOST_PEER
+from muster.diagnosis.table.machines import LOST_BY_LIBRARY, LOST_PEER
 
 _SAID = (
     re.compile(r"Exception (?:calling application|iterating \w+): (?P<said>[^\"\n]{1,300})"),
@@ -54,6 +54,10 @@ _OF_PEERS = re.compile(
     r"(?i)rank|worker|peer|sock|conn|recv|receiv|barrier|wait|meet|join|token|neighbo|others|gather|reduce|broadcast|sync"
     r"|queue|pipe\b|remote|server|client|heartbeat|rendez|channel|message|exchange|selectors|ssl\.py|asyncio|grpc|zmq"
     r"|multiprocessing|distributed|absent|arriv|ring|link|replica|actor|master|leader|coordinat|member|node|accept|\btask"
+)
+_HUNG_UP = re.compile(
+    r"(?i)\b\w{2,20} #?(\d{1,6})(?: (?:has|had|was|is))? "
+    r"(?:hung up|left|gone|vanished|disconnected|dropped|died|closed|lost|went away)\b"
 )
 
 
@@ -187,6 +191,22 @@ def listened(cause: Cause) -> bool:
     return at is not None and bool(_LISTENS.search(at.source)) and any(map(_LATE.search, _told_of(cause.raised)))
 
 
+def hung_up(causes: Sequence[Cause]) -> Cause | None:
+    """Where ranks say of each other that they hung up, one after the other: the one that says so of nobody.
+
+    For s-hub-coreutils-timeout, whom-chain-under-timeout.
+    """
+    by_rank = {cause.rank.rank: cause for cause in causes}
+    found, seen = causes[0], set[int]()
+    while found.rank.rank not in seen and (said := _HUNG_UP.findall(found.headline)):
+        seen.add(found.rank.rank)
+        named = [by_rank[int(number)] for number in said if int(number) in by_rank and int(number) not in seen]
+        if len(named) != 1:
+            return None
+        found = named[0]
+    return replace(found, sure=False) if seen and found.rank.rank not in seen else None
+
+
 def _serves(process: Process) -> bool:
     stack = waiting.stack_of(process)
     return stack is not None and any(_SERVES.match(frame.function) for frame in stack.frames)
@@ -208,11 +228,23 @@ def _told_of(raised: Raised | None) -> list[str]:
     return [*own, *(raised.all_lines if raised is not None else ())]
 
 
-def may_be_own(cause: Cause) -> bool:
+def without_doubt(causes: Sequence[Cause], processes: Sequence[Process]) -> list[Cause]:
+    """The causes; what may be a lost peer is the rank's own trouble where all the others lost it, or were at work.
+
+    For t-run-exception-group, t-ddp-record-too-short.
+    """
+    own = [cause for cause in causes if _may_be_own(cause)]
+    lost = sum(cause.finding is not None and cause.finding.rule.name == LOST_BY_LIBRARY for cause in causes)
+    if len(own) != 1 or lost != len(causes) - 1 or any(process.rank.succeeded for process in processes):
+        return list(causes)
+    return [replace(cause, code="exception", weight=0) if cause is own[0] else cause for cause in causes]
+
+
+def _may_be_own(cause: Cause) -> bool:
     """Whether nothing but its kind speaks for a lost peer: files end too early as well, and programs have deadlines."""
     raised = cause.raised
-    if raised is not None and raised.causes and raised.causes[0].setting == "inner":
-        # Raised in a worker of a data loader, which knows of no other rank.
+    if raised is not None and raised.causes and (raised.causes[0].setting == "inner" or raised.form == "group"):
+        # Raised in a worker of a data loader, which knows of no other rank, or in a group of tasks.
         raised = raised.causes[0]
     if raised is None or not _lost_a_peer(cause) or not _AMBIGUOUS.match(raised.line) or not raised.frames:
         return False

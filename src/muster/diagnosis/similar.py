@@ -10,7 +10,11 @@ from dataclasses import dataclass
 from muster.wire.verdicts import Similar, Verdict
 
 _ADDRESSES = re.compile(r"0x[0-9a-f]+|\b[0-9a-f]{12,}\b|/(?:[^\s/'\"]+/)*|\d+")
-_WHERE = re.compile(r"^(?:rank \d+|mpirun) on \S+?:? ")
+_WHERE = re.compile(r"\b(?:rank \d+|mpirun) on \S+?:? ")
+_SAYS_LITTLE = re.compile(
+    r"the time limit\b|(?:exited with code #|was ended by \S+(?: \([^)]*\))?)$|(?:left while|had ended|did not)\b"
+)
+"""How a message begins that only names the kind of end: what it says after that tells failures apart."""
 _SHOWN = 3
 WINDOW_S = 7 * 86_400.0
 
@@ -27,9 +31,16 @@ class Earlier:
 
 
 def likeness(verdict: Verdict) -> str:
-    """Equal for failures of the same kind: the code and the message without numbers, paths and places."""
-    first = _WHERE.sub("", verdict.message.split("\n", 1)[0].partition("; ")[0], count=1)
-    return hashlib.sha256(f"{verdict.code}\n{_ADDRESSES.sub('#', first)}".encode()).hexdigest()[:16]
+    """Equal for failures of the same kind: the code and the message without numbers, paths and places.
+
+    Empty where the message says too little to compare.
+    """
+    parts = _ADDRESSES.sub("#", _WHERE.sub("", verdict.message.split("\n", 1)[0])).split("; ")
+    little = bool(_SAYS_LITTLE.match(parts[0]))
+    if little and len(parts) < 2:
+        return ""
+    told = "; ".join(parts[:2] if little else parts[:1])
+    return hashlib.sha256(f"{verdict.code}\n{told}".encode()).hexdigest()[:16]
 
 
 def similar_to(
@@ -41,7 +52,7 @@ def similar_to(
     """
     mine = likeness(verdict)
     alike = [run for run in earlier if now - run.at <= WINDOW_S and likeness(run.verdict) == mine]
-    if not alike:
+    if not alike or not mine:
         return None
     alike.sort(key=lambda run: run.at, reverse=True)
     first = alike[-1]

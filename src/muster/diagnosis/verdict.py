@@ -23,7 +23,8 @@ from muster.diagnosis.causes import (
     complaint,
     headline_of,
 )
-from muster.diagnosis.launchers import Process, children_of, first_of_program, processes_of, raised_by_launcher
+from muster.diagnosis.launchers import Process, as_the_job_counts, processes_of
+from muster.diagnosis.ranking import ranking
 from muster.diagnosis.table.machines import HAND_MADE_MEETING, NO_GPU
 from muster.diagnosis.words import sounds_like_failure, telling_line
 from muster.wire.verdicts import (
@@ -44,16 +45,11 @@ _MOST_SHOWN = 64
 _MPI_ERR_UNKNOWN = 14
 """How Open MPI ends a rank that has lost a peer, whether or not it gets to say so."""
 
-
 _ASKED_TO_END = re.compile(r"SignalException|got signal: 15|SIGTERM|signal 15\b")
 _SOURCE = re.compile(r"\[/[^\]\s]{1,300}\.(?:cc|cpp|h|hpp):\d{1,5}\] ")
 _SAYS_ITS_RANK = re.compile(r"\[Rank \d+\]|\bRank \d+\] ")
 _GAVE_UP = re.compile(r"(?i)time(?:d )?-?out|within \d|\bwait(?:ed|ing)\b|only \d|DEADLINE|not all\b|clients joined")
-_LAUNCHER_USAGE = re.compile(
-    r": (?:torchrun|accelerate|deepspeed|horovodrun|mpirun|mpiexec)\b.{0,80}: error: "
-    r"|\bon the (?:mpirun|mpiexec|prterun) command line|\bnot enough slots available|unable to open (?:the )?host ?file"
-)
-_LAUNCHER_REJECTS = re.compile(r": (?:\w+\.){0,6}(?:Value|Key)Error: (.{1,200}?)(?: \(caused by|$)")
+_OF_NO_RANK = ("preempted", "node_lost", "platform", COMPLETED, CANCELLED)
 _MPI_LOG = "The log of mpirun, user_logs/mpi_log.txt, says more."
 
 
@@ -77,33 +73,36 @@ def judge(evidence: Evidence) -> Verdict:
         return _verdict(
             code, message, evidence, node=refused.name, lines=why.lines, hint=why.next or code_of(code).next
         )
-    return _as_the_job_counts(_of_processes(evidence, processes_of(evidence.ranks)), evidence)
+    processes = processes_of(evidence.ranks)
+    causes = causes_of(evidence, processes)
+    made = _weighed(_of_processes(evidence, processes, causes), causes, processes, evidence)
+    return as_the_job_counts(waiting.with_last_lines(made, processes), evidence)
 
 
-def _as_the_job_counts(made: Verdict, evidence: Evidence) -> Verdict:
-    """Of a launcher that failed by itself, before it had processes: none of theirs is to blame where it was the only
-    one, or all failed; otherwise the first rank that it was to start."""
-    if made.rank is None or made.evidence.launcher_rank is not None:
+def _weighed(made: Verdict, causes: Sequence[Cause], processes: Sequence[Process], evidence: Evidence) -> Verdict:
+    """What the rules say, unless many more signs speak for another rank; one that is close is the second."""
+    other = ranking.suspect(made, causes, processes) if made.code not in _OF_NO_RANK else None
+    if other is None:
         return made
-    if made.code == "bad_input" and _LAUNCHER_USAGE.search(made.message) and all(r.failed for r in evidence.ranks):
-        return replace(made, rank=None)
-    told = re.search(r": Executable: (\S+)", made.message)
-    if told and (started := first_of_program(evidence.ranks[0], told[1])) is not None:
-        return replace(made, rank=started)
-    itself = made.code == "exception" and raised_by_launcher(made.lines)
-    if itself and (rejected := _LAUNCHER_REJECTS.search(made.message)):
-        made = replace(made, code="bad_input", next=f"Put the launcher's option right in the command: {rejected[1]}.")
-    launchers = [rank for rank in evidence.ranks if children_of(rank) > 1 or told or itself]
-    own = next((rank for rank in launchers if rank.rank == made.rank), None)
-    if own is None:
-        return made
-    if all(rank.failed for rank in launchers):
-        return replace(made, rank=None)
-    return replace(made, rank=own.rank * children_of(own))
+    who = wording.where(other.process.rank)
+    if not other.is_likelier:
+        confidence: Confidence = "likely" if made.confidence == "certain" else made.confidence
+        second = made.second or Candidate(made.code, f"{who} {other.why}", other.process.rank.rank)
+        return replace(made, confidence=confidence, second=second)
+    blame = gangs.Blame(other.process, other.why, where=waiting.place_of(other.process), sure=False)
+    return _verdict(
+        made.code,
+        f"{who} {blame.why}{_its_words(blame, processes)}; {made.message}",
+        evidence,
+        other.process.rank,
+        lines=made.lines,
+        hint=peers.why_not_there(blame),
+        confidence="likely",
+        second=Candidate(made.code, made.message, made.rank) if made.rank is not None else made.second,
+    )
 
 
-def _of_processes(evidence: Evidence, processes: Sequence[Process]) -> Verdict:
-    causes = _causes(evidence, processes)
+def _of_processes(evidence: Evidence, processes: Sequence[Process], causes: Sequence[Cause]) -> Verdict:
     first = causes[0] if causes else None
     gone = _gone(evidence)
     if evidence.stop_reason == "preempted" and not gone and (first is None or first.weight >= RENDEZVOUS):
@@ -115,6 +114,9 @@ def _of_processes(evidence: Evidence, processes: Sequence[Process]) -> Verdict:
         return _of_node(gone, evidence)
     if (served := remote.of_server(causes, processes)) is not None:
         return _of_rank(served, evidence, causes)
+    if first is not None and (hint := meeting.all_came(causes, processes)):
+        message = f"{wording.where(first.rank)}: {first.headline}{meeting.size_in_script(first)}"
+        return _verdict("rendezvous", message, evidence, lines=first.lines, hint=hint, confidence="likely")
     if first is not None and first.weight >= RENDEZVOUS:
         return _of_connection(causes, processes, evidence)
     if (waited := _waited_for_somebody(causes, processes, evidence)) is not None:
@@ -184,17 +186,14 @@ def _by(evidence: Evidence) -> str:
     return f" by {evidence.cancel_by}" if evidence.cancel_by else ""
 
 
-def _causes(evidence: Evidence, processes: Sequence[Process]) -> list[Cause]:
+def causes_of(evidence: Evidence, processes: Sequence[Process]) -> list[Cause]:
     """Why each process failed that did so by itself; the first cause in front."""
     alone = len(processes) == 1 and len(evidence.nodes) <= 1
     mpi = any(rank.role == "launcher" for rank in evidence.ranks)
     found = [_in_context(cause_of(process), alone, mpi) for process in processes if process.rank.failed]
     if evidence.facts.gpus:
         found = [replace(cause, code="environment") if _lacks_gpu(cause) else cause for cause in found]
-    if len(found) == 1 and remote.may_be_own(found[0]) and not any(process.rank.succeeded for process in processes):
-        # All the others were still at work.
-        found = [replace(found[0], code="exception", weight=0)]
-    return sorted(found, key=lambda item: item.order)
+    return sorted(remote.without_doubt(found, processes), key=lambda item: item.order)
 
 
 def _lacks_gpu(cause: Cause) -> bool:
@@ -348,7 +347,10 @@ def _lost(causes: Sequence[Cause], processes: Sequence[Process], evidence: Evide
     elif surely and blame.why == gangs.LEFT:
         blame = accused.needed_more(processes) or blame
     if blame.process is None or blame.why == gangs.LEFT:
-        blame = accused.uncounted(causes, processes) or blame
+        away = (
+            accused.missed(causes[0], processes) if blame.why == gangs.LEFT and causes[0].code == "exception" else None
+        )
+        blame = accused.uncounted(causes, processes) or away or blame
     return blame if blame.process is not None else remote.late(causes, processes) or blame
 
 
@@ -388,7 +390,8 @@ def _of_timeout(processes: Sequence[Process], evidence: Evidence) -> Verdict:
         return replace(made, message=f"{made.message}; it did not end, and {limit}", confidence="likely")
     running = [p for p in processes if p.rank.essential and p.rank.expected and p.rank.role != "launcher"]
     # Only where all the others wait for one is it no lack of time.
-    blame = gangs.has_left(processes) or (gangs.odd_one_out(running, len(running)) if len(running) > 1 else None)
+    blame = accused.stays_behind(processes) or gangs.has_left(processes)
+    blame = blame or (gangs.odd_one_out(running, len(running)) if len(running) > 1 else None)
     if len(running) > 1 and all(map(waiting.is_meeting, running)):
         found = accused.met_elsewhere(running, evidence.facts.master_port)
         if found is not None and found.process is not None:
@@ -403,7 +406,7 @@ def _of_timeout(processes: Sequence[Process], evidence: Evidence) -> Verdict:
             made = _of_rank(own, evidence, ())
             hint = made.next or peers.why_not_there(blame)
             return replace(made, message=f"{made.message}; it {blame.why}, and {limit}", next=hint, confidence="likely")
-        words = "" if blame.where is not None else _its_words(blame, processes)
+        words = "" if blame.where is not None and blame.sure else _its_words(blame, processes)
         message = f"{limit}; {_who(blame)} {blame.why}{words}"
         hint = peers.why_not_there(blame)
         return _verdict("timeout", message, evidence, blame.process.rank, hint=hint, confidence="likely")
@@ -412,8 +415,8 @@ def _of_timeout(processes: Sequence[Process], evidence: Evidence) -> Verdict:
         hint = peers.goes_on(last, telling_line(last.process.log))
         return _verdict("timeout", message, evidence, last.process.rank, hint=hint, confidence="likely")
     at = waiting.places(running)
-    if not at and len(running) == 1 and (doing := waiting.doing(running[0])):
-        at = f"{wording.where(running[0].rank)} {doing}"
+    if not at and (len(running) == 1 or waiting.in_one_place(running)) and (doing := waiting.doing(running[0])):
+        at = f"{wording.where(running[0].rank) if len(running) == 1 else 'every rank that was left'} {doing}"
     return _verdict("timeout", f"{limit}; {at}" if at else limit, evidence, hint=peers.needs_longer(running))
 
 

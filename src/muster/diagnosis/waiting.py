@@ -7,17 +7,22 @@ import re
 import signal as signals
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from muster.diagnosis.launchers import Process
-from muster.diagnosis.log import MEETING, Stack
+from muster.diagnosis.log import EXCHANGES, MEETING, WRAPPERS, Stack
 from muster.diagnosis.raised import Frame, Raised
+from muster.wire.verdicts import Verdict
 
 # Calls that return when all ranks have come, whoever wrote them: mpi4py leaves no frames of its own in a stack.
 _MEETS_ALL = re.compile(
     r"(?:comm|COMM_WORLD|MPI|dist|hvd|world|group|cart)\w*\.(?:I?[Bb]arrier|I?[Aa]ll_?reduce|I?[Bb](?:road)?cast|I?[Gg]ather"
     r"|I?[Ss]catter|I?[Rr]educe|I?[Aa]ll_?gather|I?[Aa]ll_?to_?all|[Ss]can|[Ss]end_?recv|[Rr]ecv|[Ss]end|[Pp]robe)\w*\("
     r"|\.(?:Barrier|Allreduce|allreduce|Bcast|Allgather|allgather|Alltoall|monitored_barrier)\w*\("
+)
+_OF_TWO = re.compile(r"\b(?:I?[sS]?[sS]end|I?[Rr]ecv|[Ss]end_?recv|i(?:send|recv))(?:_\w{1,20})?\(")
+_OF_ALL = re.compile(
+    r"(?i)\.(?:i?barrier|monitored_barrier|i?all_?reduce|i?b(?:road)?cast|i?gather|i?scatter|i?reduce|i?all_?gather)\w{0,20}\("
 )
 # Calls and functions that usually wait for somebody else.
 _WAITS_IN = re.compile(
@@ -33,6 +38,7 @@ _READS_FROM_OTHERS = re.compile(r"/python3[.\d]*/(?:socket|ssl|selectors|multipr
 _CONNECTS = re.compile(r"(?:create_)?connect(?:ion)?$|getaddrinfo$")
 _RECEIVES = re.compile(r"(?mi)^_?(?:i?recv|receive|read(?:exactly|line)?|get|take|pop)(?:_|$|into|all|bytes|obj)")
 _CALL = re.compile(r"(\w+)\(")
+_FEW_LINES = 8
 _NO_NAMES = ("<module>", "main", "train", "run", "worker", "<lambda>", "fit", "step")
 
 Place = tuple[str, int]
@@ -161,6 +167,51 @@ def at_an_odd_place(candidates: Sequence[Process]) -> list[Process]:
     return odd or list(candidates)
 
 
+def calls_of(process: Process) -> tuple[Place, ...]:
+    """The lines of the user's own code in which a process waited, as its stack or its traceback shows them."""
+    frames = _frames(process)
+    own = tuple((frame.file, frame.line) for frame in frames if not frame.of_library)
+    below = frames[1 + max((i for i, frame in enumerate(frames) if not frame.of_library), default=-1) :]
+    # One line may call this or that (apart-torch-broadcast).
+    called = next((f.function for f in below if EXCHANGES.search(f.file) and f.function not in WRAPPERS), "")
+    return (*own, (called, 0)) if own and called else own
+
+
+def call_of(process: Process) -> Frame | None:
+    """The innermost line of the user's own code in which a process waited."""
+    return next((frame for frame in reversed(_frames(process)) if not frame.of_library), None)
+
+
+def at_call(process: Process) -> str:
+    frame = call_of(process)
+    return f"{short(frame.file)} line {frame.line}: `{frame.source[:80]}`" if frame is not None else ""
+
+
+def _frames(process: Process) -> tuple[Frame, ...]:
+    """Outermost first."""
+    stack, raised = stack_of(process), process.log.raised[-1] if process.log.raised else None
+    return tuple(reversed(stack.frames)) if stack else raised.frames if raised else ()
+
+
+def is_before(calls: tuple[Place, ...], others: tuple[Place, ...]) -> bool:
+    """Whether a stack is at an earlier line than others where they part, in the same file."""
+    mine, theirs = next((pair for pair in zip(calls, others, strict=False) if pair[0] != pair[1]), (("", 0), ("", 0)))
+    return mine[0] == theirs[0] and mine[1] < theirs[1]
+
+
+def without_counterpart(processes: Sequence[Process]) -> list[Process]:
+    """Those that still send to one other, or receive from it, where all the rest have come to a call of all ranks
+    further down (t-mpi-deadlock-order)."""
+    at = {process.rank.rank: call_of(process) for process in processes}
+    pairs = [item for item in processes if (frame := at[item.rank.rank]) and _OF_TWO.search(frame.source)]
+    rest = [item for item in processes if item not in pairs]
+    of_all = all((frame := at[item.rank.rank]) is not None and _OF_ALL.search(frame.source) for item in rest)
+    if not pairs or not rest or not of_all:
+        return []
+    further = all(is_before(calls_of(one), calls_of(other)) for one in pairs for other in rest)
+    return pairs if further else []
+
+
 def in_one_place(candidates: Sequence[Process]) -> bool:
     """Whether all are known to have been at the same line."""
     keys = {key_of(process) for process in candidates}
@@ -176,7 +227,7 @@ def doing(process: Process) -> str:
     inside = f"in {stack.waits}, " if stack.waits else ""
     inner = stack.frames[0]
     within = f" ({inner.function} of {short(inner.file)})" if inner.of_library and not stack.waits else ""
-    source = f": `{place.source[:80]}`" if place.source and not within else ""
+    source = f": `{place.source[:80]}`" if place.source else ""
     return f"was {inside}at {short(place.file)} line {place.line}, in {place.function}{within}{source}"
 
 
@@ -191,6 +242,14 @@ def places(processes: Sequence[Process]) -> str:
     return "; ".join(
         f"{'ranks' if len(n) > 1 else 'rank'} {', '.join(map(str, sorted(n)))} {at}" for at, n in found.items()
     )
+
+
+def with_last_lines(made: Verdict, processes: Sequence[Process]) -> Verdict:
+    """A verdict on a time limit, with what the process in question had printed last."""
+    if made.code != "timeout" or made.lines:
+        return made
+    named = [item for item in processes if made.rank is None or item.rank.rank == made.rank]
+    return replace(made, lines=named[0].log.closing(None)[-_FEW_LINES:]) if len(named) == 1 else made
 
 
 def not_there(process: Process) -> str:

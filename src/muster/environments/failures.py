@@ -127,7 +127,7 @@ _ENGINE_PATTERNS = (
     _Pattern(
         re.compile(r"no space left on device|disk quota exceeded", re.I),
         "the disk is full",
-        "Remove images that nobody uses (`podman image prune`), or give the engine a larger disk.",
+        "Remove images that nothing uses (`podman image prune`), or give the engine a larger disk.",
         "disk_full",
     ),
     _Pattern(

@@ -54,13 +54,17 @@ def modern_mlflow(pip: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]
     MLflow 1 names no upper bounds of what it needs, so that pip puts it beside versions that it cannot import.
     """
     lines, notices = [], []
+    names = [re.split(r"[\[\s=<>!~;]", line.strip().lower(), maxsplit=1)[0] for line in pip]
     for line in pip:
         if match := _MLFLOW.fullmatch(line.strip()):
             lines.append(f"{match['name']}{_MLFLOW_OF_TODAY}")
-            notices.append(f"{line.strip()} cannot be imported beside packages of today: {lines[-1]} is taken")
+            notices.append(f"{line.strip()} cannot be imported together with current packages: {lines[-1]} is taken")
+        elif "azureml-mlflow" in names and line.strip() in ("mlflow", "mlflow-skinny"):
+            # It asks for MLflow 2; scripts that log models as they did there fail with the defaults of 3.
+            lines.append(f"{line.strip()}{_MLFLOW_OF_TODAY}")
+            notices.append(f"azureml-mlflow goes with MLflow 2: {lines[-1]} is taken")
         else:
             lines.append(line)
-    names = [re.split(r"[\[\s=<>!~;]", line.strip().lower(), maxsplit=1)[0] for line in pip]
     if "azureml-mlflow" in names and not any(name in ("mlflow", "mlflow-skinny") for name in names):
         # It brings MLflow along.
         lines.append(f"mlflow-skinny{_MLFLOW_OF_TODAY}")

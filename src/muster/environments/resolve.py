@@ -267,7 +267,7 @@ def _today(pip: tuple[str, ...], strict: bool, notices: list[str]) -> tuple[str,
     lines, said = modern_mlflow(pip)
     notices += said
     if (old := before_pandas_2(lines)) and any(re.match(r"pandas\b", line.strip()) for line in lines):
-        notices.append(f"{old} cannot be imported beside pandas 2: pandas<2 is taken")
+        notices.append(f"{old} cannot be imported together with pandas 2: pandas<2 is used")
         lines = (*(line for line in lines if line.strip().lower() != "pandas"), "pandas<2")
     if old := before_numpy_2(lines):
         notices.append(f"{old} is from before NumPy 2 and says nothing of it: numpy<2 is taken")

@@ -9,7 +9,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 
-from muster.fileserver import folder, ganesha
+from muster.fileserver import folder, process
 from muster.fileserver.filling import Fill
 from muster.fileserver.folder import Impossible
 from muster.fileserver.pace import Pace
@@ -48,14 +48,14 @@ class Keeper:
     def __init__(self, server: Server, orders: FileServerOrders) -> None:
         self._server = server
         self._orders = orders
-        self._program = ganesha.find_program()
-        ganesha.check_host(orders.host, orders.clients)
+        process.check_host(orders.host, orders.clients)
         self._paths = folder.opened(orders.name, orders.owner, orders.folder)
         self._lock = folder.held(self._paths)
+        self._program = process.chosen(self._paths)
         self._used = folder.used_bytes(self._paths)
         self._used_at = time.monotonic()
         self._port = 0
-        self._process: ganesha.Process | None = None
+        self._process: process.Process | None = None
         self._restarts = -1
         self._moving = Moving()
         self._news = threading.Event()
@@ -88,17 +88,20 @@ class Keeper:
 
     def _start(self) -> bool:
         orders = self._orders
-        self._port = ganesha.free_port(orders.host, self._port or orders.port)
-        export = ganesha.Export(orders.name, orders.host, self._port, orders.clients)
-        process = ganesha.Process(self._program, self._paths, export)
-        if not process.wait_ready():
-            process.end()
-            lines = "; ".join(process.last_lines()) or "it wrote nothing"
+        self._port = process.free_port(orders.host, self._port or orders.port)
+        export = process.Export(orders.name, orders.host, self._port, orders.clients)
+        started = process.Process(self._program.command(self._paths, export), self._paths, export)
+        if not started.wait_ready():
+            started.end()
+            lines = "; ".join(started.last_lines()) or "it wrote nothing"
             _say(f"the NFS server did not come up at {orders.host}:{self._port}: {lines}")
             return False
-        self._process = process
+        self._process = started
         self._restarts += 1
-        _say(f"/{orders.name} is served at {orders.host}:{self._port} (NFS v4, read-only, to {orders.clients})")
+        _say(
+            f"/{orders.name} is served at {orders.host}:{self._port} (NFS v4, read-only, to {orders.clients}) by "
+            f"{self._program.shown}"
+        )
         self._news.set()
         return True
 
@@ -126,13 +129,13 @@ class Keeper:
     def _said(self) -> FileServerReport:
         if time.monotonic() - self._used_at > _MEASURE_S:
             self._measure()
-        process = self._process
+        serving = self._process
         moving, now = self._moving, []
         if moving.order is not None:
             now.append(moving.pace.told(moving.order.id, moving.progress.report()))
         return FileServerReport(
             self._server.attempt,
-            self._port if process is not None and process.exit_code() is None else None,
+            self._port if serving is not None and serving.exit_code() is None else None,
             str(self._paths.root),
             self._used,
             max(0, self._restarts),
@@ -197,7 +200,8 @@ class Keeper:
                 why + again, getattr(error, "next", ""),
             )  # fmt: skip
         size = sum(item[0] for item in found.files.values())
-        _say(f"{order.source} is there: {len(found.files):,} files, {size / 1e9:.3f} GB")
+        count = len(found.files)
+        _say(f"{order.source} is there: {count:,} file{'s' if count > 1 else ''}, {size:,} bytes")
         return FillProgress(order.id, "filled", size, size, len(found.files), len(found.files))
 
 

@@ -14,7 +14,7 @@ T = TypeVar("T")
 def chosen(op: Optional[int], average: Optional[bool]) -> int:
     """The operation that a call asks for, in the present way or in the old one."""
     if op is not None and average is not None:
-        raise ValueError("op and average were both given; average is the older word for op: give op alone")
+        raise ValueError("op and average were both given; average is the older name for op: give only op")
     if op is None and average is not None:
         warnings.warn("`average` is the older word for `op` (hvd.Average, hvd.Sum)", DeprecationWarning, stacklevel=3)
         return Average if average else Sum

@@ -91,13 +91,17 @@ class Child:
         except (OSError, ValueError) as error:
             raise ChildEnded(str(error)) from error
 
-    def receive(self, unwanted: threading.Event | None = None) -> Any:
-        """The child's next message; ChildEnded when none comes any more, Abandoned once it is unwanted."""
+    def receive(self, unwanted: threading.Event | None = None, silent: Callable[[], None] = lambda: None) -> Any:
+        """The child's next message; ChildEnded when none comes any more, Abandoned once it is unwanted.
+
+        While it may become unwanted and nothing comes, `silent` is called now and then.
+        """
         while True:
             if unwanted is not None and unwanted.is_set():
                 raise Abandoned("nobody waits for the answer any more")
             if not self._lines:
-                self._read(unwanted)
+                if not self._read(unwanted):
+                    silent()
                 continue
             line = self._lines.popleft()
             try:
@@ -159,12 +163,13 @@ class Child:
                     pipe.close()
         return code
 
-    def _read(self, unwanted: threading.Event | None) -> None:
+    def _read(self, unwanted: threading.Event | None) -> bool:
+        """Whether there was anything to read."""
         assert self._process.stdout is not None
         try:
             # Whoever may lose interest looks up now and then.
             if unwanted is not None and not select.select([self._process.stdout], [], [], _LOOK_S)[0]:
-                return
+                return False
             data = os.read(self._process.stdout.fileno(), _PIECE)
         except (OSError, ValueError) as error:
             raise ChildEnded(str(error)) from error
@@ -172,6 +177,7 @@ class Child:
             raise ChildEnded(f"process {self.pid} has closed its output")
         *lines, self._unread = (self._unread + data).split(b"\n")
         self._lines.extend(lines)
+        return True
 
     def _keep(self) -> None:
         assert self._process.stderr is not None

@@ -36,6 +36,7 @@ _HINT = "Is it running? `muster status` tells; `muster up` starts one for a team
 _CONNECT_S = 10.0
 """A host that does not answer at all is given up sooner than one that takes its time over an answer."""
 _HEAD_BYTES = 64 << 10
+_PIECE_BYTES = 256 << 10
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _PASSING = {408, 429, 500, 502, 503, 504}
 """Statuses that another try may not meet."""
@@ -285,6 +286,15 @@ class Repeatable(TypedDict, total=False):
     """Statuses that are answers, too."""
 
 
+class _Following(threading.local):
+    """Hears how much of its body has come while a request of this thread goes on."""
+
+    filled: Callable[[int], None] = staticmethod(lambda count: None)
+
+
+following = _Following()
+
+
 class RetryingClient:
     """Requests to one server, from any thread, tried again while that makes sense."""
 
@@ -341,6 +351,9 @@ class RetryingClient:
             found = {name.lower(): value for name, value in response.getheaders()}
             if into is None or response.status >= 300:
                 return Answer(response.status, found, response.read())
+            if response.status != 206 and "Range" in (sent.get("headers") or {}):
+                # All of a file instead of a part of it, which nobody wants to read to its end.
+                return Answer(response.status, found, b"")
             _fill(response, into, found)
             return Answer(response.status, found, b"")
 
@@ -454,13 +467,13 @@ def trust(address: Address, external: bool = False) -> ssl.SSLContext:
 def _untrusted(address: Address, error: ssl.SSLCertVerificationError, external: bool) -> UntrustedCertificate:
     if external:
         return UntrustedCertificate(
-            f"{address.shown} shows a certificate that is not trusted here ({error.verify_message}). Where it has an "
-            "authority of its own, set SSL_CERT_FILE to that authority's certificate for the node's agent."
+            f"{address.shown} shows a certificate that is not trusted here ({error.verify_message}). If it has "
+            "its own authority, set SSL_CERT_FILE to that authority's certificate for the node's agent."
         )
     if address.pinned_certificate:
         return UntrustedCertificate(
             f"the server at {address.shown} shows another certificate than the one that is known of it",
-            "Was it set up anew? Then log in again with the line that `muster up` prints there. Otherwise something "
+            "Was it set up again? Then log in again with the line that `muster up` prints there. Otherwise something "
             "stands between you and the server.",
         )
     return UntrustedCertificate(
@@ -470,14 +483,16 @@ def _untrusted(address: Address, error: ssl.SSLCertVerificationError, external: 
 
 
 def _fill(response: http.client.HTTPResponse, view: memoryview, headers: Mapping[str, str]) -> None:
-    length = headers.get("content-length")
-    if length is not None and int(length) != len(view):
-        # The rest of the body would be taken for the next answer.
-        raise http.client.IncompleteRead(b"", len(view) - int(length))
+    length = headers.get("content-length", str(len(view)))
+    if not length.isdecimal() or int(length) != len(view):
+        raise http.client.HTTPException(f"it sends {length[:20]} bytes where {len(view)} were asked for")
     filled = 0
     while filled < len(view):
-        count = response.readinto(view[filled:])
+        count = response.readinto(view[filled : filled + _PIECE_BYTES])
         if not count:
             raise http.client.IncompleteRead(b"", len(view) - filled)
         filled += count
-    response.read()
+        following.filled(filled)
+    if response.read(1):
+        # In pieces of its own it could go on for ever.
+        raise http.client.HTTPException(f"it sends more than the {len(view)} bytes that were asked for")

@@ -50,12 +50,12 @@ def parse_check(text: str) -> Check:
     if kind == "size" and not value.isdigit():
         raise JobError(
             f"--check {text}: {value} is no size.",
-            "A size is a number of bytes, in digits alone. Such as: --check val=size:6744924160",
+            "A size is a number of bytes, only digits. Such as: --check val=size:6744924160",
         )
     if kind != "size" and len(value) != _DIGITS[kind]:
         raise JobError(
             f"--check {text}: {kind} has {_DIGITS[kind]} digits, and this has {len(value)}.",
-            f"Copy the whole checksum, or give another kind: {', '.join(f'{k} has {n}' for k, n in _DIGITS.items())}.",
+            f"Copy all of the checksum, or give another kind: {', '.join(f'{k} has {n}' for k, n in _DIGITS.items())}.",
         )
     return Check(which, kind, value.lower())
 
@@ -66,7 +66,7 @@ def verify_size(archive: Path, checks: Sequence[Check]) -> None:
     for check in checks:
         if check.kind == "size" and int(check.value) != size:
             raise JobError(
-                f"{archive} has {size} bytes; --check says {check.value}.", "Download it again, or mend --check."
+                f"{archive} has {size} bytes; --check says {check.value}.", "Download it again, or correct --check."
             )
 
 
@@ -83,7 +83,7 @@ def verify_checksums(archive: Path, checks: Sequence[Check], progress: Callable[
         if found != check.value:
             raise JobError(
                 f"the {check.kind} of {archive} is {found}; --check says {check.value}.",
-                "The archive is damaged or another one: download it again, or mend --check.",
+                "The archive is damaged or a different one: download it again, or correct --check.",
             )
 
 
@@ -118,7 +118,7 @@ def val_images(
         if len(labels) != len(names):
             raise JobError(
                 f"{archive} has {len(names)} images, and there are {len(labels)} labels.",
-                "There must be one label for each image: is the archive whole, and do the labels belong to it?",
+                "There must be one label for each image: is the archive complete, and do the labels belong to it?",
             )
         labels = dict(zip(names, labels, strict=True))
     missing = [name for name in names if name not in labels]

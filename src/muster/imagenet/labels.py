@@ -83,7 +83,7 @@ def from_devkit(archive: Path, classes: Sequence[str]) -> list[int]:
             raise JobError(
                 f"{archive} speaks of class {word} ({name or 'unknown'}), which is none of the {len(classes)} classes"
                 f" {classes[0]} … {classes[-1]}.",
-                "Are all archives of the same ImageNet, and is the training archive whole?",
+                "Are all archives of the same ImageNet, and is the training archive complete?",
             )
         labels.append(numbers[name])
     return labels
@@ -94,7 +94,7 @@ def _content(tar: tarfile.TarFile, members: dict[str, tarfile.TarInfo], archive:
     if file is None:
         raise JobError(
             f"{archive} has no {name} inside.",
-            "Download the kit of the classification task (t12), and the whole of it.",
+            "Download the complete kit of the classification task (t12).",
         )
     return file.read()
 

@@ -158,7 +158,8 @@ def _find_images(
     assert names is not None
     if request.num_classes is not None and len(names) != request.num_classes:
         raise JobError(
-            f"there are {len(names)} classes, not {request.num_classes}.", "Is the archive whole? Or mend --classes."
+            f"there are {len(names)} classes, not {request.num_classes}.",
+            "Is the archive complete? Otherwise correct --classes.",
         )
     if request.val is not None:
         known = (

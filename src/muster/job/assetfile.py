@@ -34,7 +34,7 @@ def read_asset_file(
             f"{', '.join(key for key in item.allowed if key not in silent)}."
             for item in wrong
         ]
-        raise JobError("\n".join(lines), "\n  ".join(dict.fromkeys(hints)))
+        raise JobError("\n".join(lines), "\n".join(dict.fromkeys(hints)))
     return {key: plain(node) for key, _, node in root.pairs()}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
@@ -23,6 +24,20 @@ SETTINGS = (
     "caffe2Settings",
 )
 _MPI = ("horovodSettings", "customMpiSettings", "chainerSettings", "cntkSettings")
+_JOB_KEYS = {
+    *SETTINGS,
+    *("nodeCount", "cluster", "experimentName", "name", "schedulingPriority", "priority", "constraints"),
+    *("inputDirectories", "outputDirectories", "mountVolumes", "stdOutErrPathPrefix", "environmentVariables"),
+    *("secrets", "containerSettings", "jobPreparation", "toolType"),
+    # What its service added to a job that it shows.
+    *("creationTime", "executionInfo", "executionState", "executionStateTransitionTime"),
+    *("jobOutputDirectoryPathSegment", "provisioningState", "provisioningStateTransitionTime"),
+}
+_SETTINGS_KEYS = {
+    *("pythonScriptFilePath", "pythonInterpreterPath", "commandLineArgs", "commandLine", "processCount"),
+    *("communicationBackend", "masterCommandLineArgs", "workerCommandLineArgs", "parameterServerCommandLineArgs"),
+    *("workerCount", "parameterServerCount", "languageType", "configFilePath"),
+}
 _CLUSTER_KEYS = ("scaleSettings", "virtualMachineConfiguration")
 _FILE_SERVER_KEYS = ("dataDisks", "sshConfiguration")
 _ROOT = re.compile(r"\$\{?AZ_BATCHAI_(?:JOB_)?MOUNT_ROOT\}?")
@@ -94,6 +109,8 @@ class _Translation:
         nodes = self._properties.get("nodeCount", 1)
         if not isinstance(nodes, int) or isinstance(nodes, bool) or nodes < 1:
             raise JobError(f"nodeCount: {nodes!r} is not a number of nodes", "Give a whole number of at least 1.")
+        self._tell_unknown("", self._properties, _JOB_KEYS)
+        self._tell_unknown(f"{self._kind}.", self._settings, _SETTINGS_KEYS)
         self._directories()
         command, distribution, held = self._command(nodes)
         self._mounts(command)
@@ -115,6 +132,14 @@ class _Translation:
         }
         data |= {key: value for key, value in optional.items() if value is not None}
         return Translated(data, self._notices)
+
+    def _tell_unknown(self, below: str, given: Mapping[str, Json], known: set[str]) -> None:
+        """A key that is misspelt would be missed in silence otherwise."""
+        for key in given:
+            if key not in known:
+                near = difflib.get_close_matches(key, known, n=1)
+                also = f"; did you mean {near[0]!r}?" if near else ""
+                self._notices.append(f"{below}{key}: left out, Muster knows no such key of Batch AI's{also}")
 
     # Data
 
@@ -194,7 +219,7 @@ class _Translation:
         if line is not None:
             return self._own_mpirun(line, nodes)
         if nodes > 1:
-            self._notices.append(f"nodeCount {nodes}: the command runs once, on one node, which alone is held")
+            self._notices.append(f"nodeCount {nodes}: the command runs once, on one node, and only that node is held")
         return self._line(), None, 1
 
     def _line(self) -> str:
@@ -249,7 +274,7 @@ class _Translation:
         if per_node * nodes != total:
             self._notices.append(f"mpirun -np {total} on {nodes} nodes: {per_node} processes on each are started")
         self._notices.append(
-            "Muster starts the ranks with an mpirun of its own"
+            "Muster starts the ranks with its own mpirun"
             + (f"; left out of the line: {', '.join(line.left_out)}" if line.left_out else "")
         )
         kept = [part.strip() for part in re.split(r"[;\n]|&&", line.before) if part.strip()]

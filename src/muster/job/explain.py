@@ -73,7 +73,7 @@ def job_error(problems: Iterable[Problem], where: Callable[[Problem], str] = lam
     found = list(dict.fromkeys(problems))
     lines = [f"{where(p)}{p.key}: {p.message}" if p.key else f"{where(p)}{p.message}" for p in found]
     hints = dict.fromkeys([*(p.hint for p in found if p.hint), *(_REFERENCE for p in found if not p.hint)])
-    return JobError("\n".join(lines), "\n  ".join(hints))
+    return JobError("\n".join(lines), "\n".join(hints))
 
 
 def _problems_of(error: ValidationError, below: Path = ()) -> list[Problem]:

@@ -315,7 +315,9 @@ class Service(Model):
     @model_validator(mode="after")
     def _lets_somebody_in(self) -> Service:
         if self.type == "ssh" and not (self.ssh_public_keys or "").strip():
-            raise refusal("has no ssh_public_keys", "Add the public key of whoever is to enter: ssh_public_keys: …")
+            raise refusal(
+                "has no ssh_public_keys", "Add the public key of the person who is to log in: ssh_public_keys: …"
+            )
         return self
 
 

@@ -85,7 +85,7 @@ _DOLLAR = Unquotable("stands right after a dollar sign", "Put something between,
 _PARAMETER = Unquotable("stands inside ${…} of bash", "Assign it to a variable first: x=${{inputs.NAME}}")
 _BACKTICKS = Unquotable("stands inside backticks", "Use $( … ) in place of backticks.")
 _CASE = Unquotable("stands after `case` inside $( … ) in quotes", "Assign it to a variable first: x=${{inputs.NAME}}")
-_UNCLOSED = Unquotable("stands after a here-document that is not closed", "Write its delimiter on a line of its own.")
+_UNCLOSED = Unquotable("stands after a here-document that is not closed", "Write its delimiter on a separate line.")
 _DELIMITER = Unquotable("is the delimiter of a here-document", "Write the delimiter out.")
 
 

@@ -92,7 +92,7 @@ _HARMLESS: dict[Path, tuple[str, ...]] = {
 }
 """Taken in silence: they describe, or are records that Azure ML writes itself."""
 
-_ON_THE_NODE = "where the data lies on the node, which Muster decides: scripts get the path"
+_ON_THE_NODE = "where the data is on the node, which Muster decides: scripts get the path"
 _IGNORED: dict[Path, dict[str, str]] = {
     (): {"identity": "who the job is in Azure; here a job has the rights of its run"},
     ("resources",): {
@@ -110,7 +110,7 @@ _IGNORED: dict[Path, dict[str, str]] = {
 
 _SWEEP = "belongs to a sweep, and sweeps cannot run yet"
 _PIPELINE = "belongs to a pipeline, and pipelines cannot run yet"
-_IN_THE_COMMAND = "stands in the command, and where data lies on the node is Muster's to decide"
+_IN_THE_COMMAND = "is in the command, and Muster decides where data is on the node"
 _READ_PATH = "Write ${{inputs.NAME}} or ${{outputs.NAME}} in the command instead, and remove the key."
 _IN_A_PIPELINE = "concerns the next step of a pipeline"
 _REMOVE = "Remove the key."

@@ -10,11 +10,14 @@ from muster.wire.node.plan import NodePlan, Plan, RankPlan
 
 
 def describe(plan: Plan) -> str:
-    """Every node and rank with its command as one could paste it, its log and its variables."""
+    """Every node and rank with its command as one could paste it, its log and its variables; common ones once."""
+    shared = _shared(plan.ranks)
     lines = [f"{counted(len(plan.nodes), 'node')}, {counted(len(plan.ranks), 'process')}"]
     lines += [f"notice: {notice}" for notice in plan.notices]
+    if shared:
+        lines += ["", "every rank:", *_variables(shared, "  ")]
     for node in plan.nodes:
-        lines += ["", *_node(node)]
+        lines += ["", *_node(node, shared)]
     return "\n".join(lines) + "\n"
 
 
@@ -25,14 +28,26 @@ def command_line(rank: RankPlan) -> str:
     return " ".join(_quoted(element, rank.env) for element in rank.argv)
 
 
-def _node(node: NodePlan) -> Iterator[str]:
+def _shared(ranks: Sequence[RankPlan]) -> Mapping[str, str]:
+    """The variables that have one value in all of several ranks."""
+    if len(ranks) < 2:
+        return {}
+    first, *others = (rank.env for rank in ranks)
+    return {name: value for name, value in first.items() if all(env.get(name) == value for env in others)}
+
+
+def _variables(env: Mapping[str, str], margin: str) -> Iterator[str]:
+    return (f"{margin}{name}={shlex.quote(value)}" for name, value in env.items())
+
+
+def _node(node: NodePlan, shared: Mapping[str, str]) -> Iterator[str]:
     gpus = f", GPUs {','.join(node.gpus)}" if node.gpus else ""
     yield f"node {node.node_rank}: {node.name} ({node.address}{gpus})"
     for rank in node.ranks:
         yield f"  rank {rank.rank}: {_part(rank)}"
         yield f"    command: {command_line(rank)}"
         yield f"    log: {rank.log}"
-        yield from (f"    {name}={shlex.quote(value)}" for name, value in rank.env.items())
+        yield from _variables({name: value for name, value in rank.env.items() if name not in shared}, "    ")
 
 
 def _part(rank: RankPlan) -> str:

@@ -66,7 +66,7 @@ class BatchDeployment(Described):
 
     @classmethod
     def of(cls, view: BatchDeploymentView) -> BatchDeployment:
-        """A deployment that is there, as it is kept; its code is on the server alone."""
+        """A deployment that is there, as it is kept; its code is only on the server."""
         settings = view.settings
         model = view.model
         if model is not None and "/" not in model:
@@ -88,7 +88,7 @@ class BatchDeployment(Described):
         described = self.described()
         if self._script and not described.get("code_configuration"):
             raise JobError(
-                f"the code of {self.name} is on the server alone",
+                f"the code of {self.name} is only on the server",
                 f"Give it code_configuration=CodeConfiguration(code=…, scoring_script={self._script!r}).",
             )
         return batch_deployment_of(self._where, described)

@@ -58,6 +58,8 @@ class MLClient:
         **kwargs: Any,
     ) -> None:
         self.workspace = Workspace.from_config()
+        self.subscription_id = subscription_id or ""
+        self.resource_group_name = resource_group_name or ""
         if workspace_name and not workspace_name.startswith("<") and workspace_name != self.workspace.name:
             tell(f"workspace_name={workspace_name!r}: the workspace here is {self.workspace.name!r}, and is used")
 
@@ -66,6 +68,7 @@ class MLClient:
         """The workspace of a folder, or of Azure's `config.json` in it."""
         made = cls.__new__(cls)
         made.workspace = Workspace.from_config(path)
+        made.subscription_id = made.resource_group_name = ""
         return made
 
     @property
@@ -142,7 +145,7 @@ class MLClient:
 
     def create_or_update(self, entity: Any, **kwargs: Any) -> Any:
         """Submit a job, or keep an environment, data, a model or a datastore."""
-        if isinstance(entity, Command):
+        if isinstance(entity, (Command, Job)):
             return self.jobs.create_or_update(entity, **kwargs)
         if isinstance(entity, entities.Environment):
             return self.environments.create_or_update(entity)
@@ -162,19 +165,26 @@ class Environments(Operations):
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
 
-    def create_or_update(self, environment: entities.Environment) -> EnvironmentView:
+    def create_or_update(self, environment: entities.Environment) -> entities.Environment:
         """Keep an environment under its name."""
         job = Command({"command": "true", "environment": environment}).checked()
         if environment.name is None:
             raise JobError("the environment has no name", "Give Environment(name=…).")
-        return register_environment(self._workspace.client, environment.name, job.spec, job.base_dir)
+        return _environment(register_environment(self._workspace.client, environment.name, job.spec, job.base_dir))
 
-    def get(self, name: str, version: str | None = None, label: str | None = None) -> EnvironmentView:
-        return self._workspace.client.environment(name, version)
+    def get(self, name: str, version: str | None = None, label: str | None = None) -> entities.Environment:
+        return _environment(self._workspace.client.environment(name, version))
 
-    def list(self, name: str | None = None, **kwargs: Any) -> Iterator[EnvironmentView]:
+    def list(self, name: str | None = None, **kwargs: Any) -> Iterator[entities.Environment]:
         """Each environment in its newest version."""
-        return (view for view in self._workspace.client.environments() if name in (None, view.name))
+        return (_environment(view) for view in self._workspace.client.environments() if name in (None, view.name))
+
+
+def _environment(view: EnvironmentView) -> entities.Environment:
+    made = entities.Environment.of({**view.spec, "name": view.name})
+    made.version, made.id = str(view.version), f"azureml:{view.name}:{view.version}"
+    made.image, made.conda_file = view.spec.get("image"), view.spec.get("conda_file")
+    return made
 
 
 class DataAssets(Operations):
@@ -260,6 +270,10 @@ class Models(Operations):
     def archive(self, name: str, version: str | None = None, **kwargs: Any) -> None:
         """Give a version the stage `Archived`."""
         self.get(name, version)._change(ModelChanges(stage="Archived"))
+
+    def restore(self, name: str, version: str | None = None, **kwargs: Any) -> None:
+        """Take the stage `Archived` from a version."""
+        self.get(name, version)._change(ModelChanges(stage="None"))
 
 
 class Workspaces(Operations):

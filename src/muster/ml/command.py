@@ -8,14 +8,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from muster.errors import JobError
 from muster.job.azure import left_out_notice, settle
 from muster.job.explain import make_spec
 from muster.job.jobfile import LoadedJob, as_found
-from muster.ml.values import Described, Input, Output, Value, plain
+from muster.ml.values import Described, Input, Output, Value, plain, section
 from muster.wire.codec import Json
 
-_RESOURCES = ("instance_count", "instance_type", "shm_size", "docker_args", "locations", "properties")
+_RESOURCES = (
+    *("instance_count", "max_instance_count", "instance_type", "shm_size", "docker_args", "locations"),
+    "properties",
+)
 _KEYS = (
     "name",
     "display_name",
@@ -34,7 +39,22 @@ _KEYS = (
     "additional_includes",
     "queue_settings",
     "is_deterministic",
+    "parent_job_name",
+    "version",
 )
+_SECTIONS = (
+    "inputs",
+    "outputs",
+    "resources",
+    "limits",
+    "queue_settings",
+    "environment_variables",
+    "tags",
+    "properties",
+)
+"""Parts of a job that are there to be changed, whether or not something was said of them."""
+_UNSET = ("services", "retry", "component", "id", "status", "studio_url", "creation_context", "log_files")
+"""What a job may be asked for besides, and has nothing to say of before it is submitted."""
 
 
 @dataclass
@@ -86,7 +106,12 @@ class Command:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name in ("values", "base_dir"):
             raise AttributeError(name)
-        return self.values.get(name)
+        if name in _SECTIONS:
+            made = self.values[name] = section(self.values.get(name) or {})
+            return made
+        if name not in self.values and name not in (*_KEYS, *_UNSET, "type"):
+            raise AttributeError(f"a job has no {name!r}; it has {', '.join(sorted({*_KEYS, *_SECTIONS}))}")
+        return self.values.get(name, "command" if name == "type" else None)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in ("values", "base_dir"):
@@ -96,8 +121,8 @@ class Command:
 
     def set_resources(self, **resources: Any) -> None:
         """Change how much of the cluster the job holds."""
-        known = self.values.get("resources")
-        self.values["resources"] = {**(known if isinstance(known, Mapping) else {}), **resources}
+        known = plain(self.values.get("resources"))
+        self.values["resources"] = {**(known if isinstance(known, dict) else {}), **resources}
 
     def set_limits(self, *, timeout: int) -> None:
         """Change when the job is stopped."""
@@ -106,6 +131,21 @@ class Command:
     def set_queue_settings(self, *, job_tier: str | None = None, priority: str | None = None) -> None:
         """Change how the job waits."""
         self.values["queue_settings"] = _given({"job_tier": job_tier, "priority": priority})
+
+    def sweep(self, **kwargs: Any) -> Command:
+        raise JobError("sweep: Muster has no sweeps yet", "Submit one job for each set of parameters: job(lr=0.1).")
+
+    def dump(self, dest: Any, **kwargs: Any) -> None:
+        """Write the job as a job file: to a path, or to an open file."""
+        text = yaml.safe_dump(plain(self._said()), sort_keys=False, allow_unicode=True)
+        if hasattr(dest, "write"):
+            dest.write(text)
+        else:
+            Path(dest).write_text(text)
+
+    def _said(self) -> dict[str, Value]:
+        """Without what was only looked at."""
+        return {key: value for key, value in self.values.items() if value is not None and not _is_empty(key, value)}
 
     def __call__(self, **inputs: Any) -> Command:
         """The same job with these inputs, as a component is used."""
@@ -119,7 +159,7 @@ class Command:
 
     def checked(self) -> LoadedJob:
         """The job as Muster runs it; raises JobError with every problem."""
-        data = {key: plain(value) for key, value in self.values.items() if value is not None}
+        data = {key: plain(value) for key, value in self._said().items()}
         settled = settle(as_found(data, self.base_dir))
         notice = left_out_notice(settled)
         spec = make_spec(settled.data, "command()")
@@ -156,6 +196,10 @@ def command(
     if queue := _given({"job_tier": kwargs.get("job_tier"), "priority": kwargs.get("priority")}):
         values["queue_settings"] = queue
     return Command(values)
+
+
+def _is_empty(key: str, value: Value) -> bool:
+    return key in _SECTIONS and isinstance(value, Mapping) and not value
 
 
 def _filled(declaration: Value, value: Value) -> Value:

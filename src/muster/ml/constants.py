@@ -14,6 +14,14 @@ class AssetTypes:
     TRITON_MODEL = "triton_model"
 
 
+class ModelType:
+    """What a model is."""
+
+    CUSTOM = "custom_model"
+    MLFLOW = "mlflow_model"
+    TRITON = "triton_model"
+
+
 class InputOutputModes:
     """How data reaches a job."""
 
@@ -27,6 +35,14 @@ class InputOutputModes:
     EVAL_DOWNLOAD = "eval_download"
 
 
+class ListViewType:
+    """What lists show; here archived jobs stay on theirs."""
+
+    ACTIVE_ONLY = "ActiveOnly"
+    ARCHIVED_ONLY = "ArchivedOnly"
+    ALL = "All"
+
+
 class BatchDeploymentOutputAction:
     """What a batch deployment writes."""
 
@@ -34,4 +50,4 @@ class BatchDeploymentOutputAction:
     SUMMARY_ONLY = "summary_only"
 
 
-__all__ = ["AssetTypes", "BatchDeploymentOutputAction", "InputOutputModes"]
+__all__ = ["AssetTypes", "BatchDeploymentOutputAction", "InputOutputModes", "ListViewType", "ModelType"]

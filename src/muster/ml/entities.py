@@ -67,11 +67,14 @@ class Environment:
         build: BuildContext | None = None,
         conda_file: Any = None,
         description: str | None = None,
+        tags: Mapping[str, str] | None = None,
         **kwargs: Any,
     ) -> None:
         self.name = name
         self.version = version
-        self.image = image
+        self.id = ""
+        self.tags = dict(tags or {})
+        self.image: Any = image
         self.build = build
         self.conda_file = os.fspath(conda_file) if isinstance(conda_file, os.PathLike) else conda_file
         self.description = description
@@ -210,6 +213,9 @@ class AmlCompute:
         self.max_instances = max_instances
         self.idle_time_before_scale_down = idle_time_before_scale_down
         self.tier = tier
+        self.id = name
+        self.description: str | None = kwargs.get("description")
+        self.tags: dict[str, str] = dict(kwargs.get("tags") or {})
         self.provisioning_state = str(kwargs.get("provisioning_state", "Succeeded"))
 
 

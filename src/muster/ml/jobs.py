@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,10 @@ from muster.client.storage import Storage
 from muster.client.submit import submit
 from muster.errors import JobError, UserError
 from muster.host.files import is_safe_path
+from muster.job.spec import JobSpec
 from muster.ml.command import Command
 from muster.ml.operations import Done, Operations
-from muster.ml.values import Output
+from muster.ml.values import Output, Section, section
 from muster.sdk.notices import tell
 from muster.sdk.run import Run
 from muster.sdk.workspace import Workspace
@@ -32,14 +34,47 @@ class StudioPage:
     type: str = "Studio"
 
 
+@dataclass(frozen=True)
+class Service:
+    """A service of a job; `endpoint` is the command that reaches it."""
+
+    type: str
+    endpoint: str
+    port: int | None
+
+
+@dataclass(frozen=True)
+class CreationContext:
+    """When a job was submitted, and by whom."""
+
+    created_at: datetime
+    created_by: str
+    created_by_type: str = "User"
+
+
 class Job:
-    """A submitted job, as v2 scripts look at it."""
+    """A submitted job, as v2 scripts look at it; what its job file says has the names of its keys."""
+
+    type = "command"
 
     def __init__(self, run: Run) -> None:
         self.run = run
         self.name = run.id
-        self.display_name = run.display_name
         self.experiment_name = run.experiment.name
+        # Changed here, these three are the job's after `create_or_update`.
+        self.display_name = run.display_name
+        self.tags = run.tags
+        self.description = run.description
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in JobSpec.model_fields:
+            raise AttributeError(f"a submitted job has no {name!r}")
+        return section(self._spec(name))
+
+    @property
+    def creation_context(self) -> CreationContext:
+        view = self.run.workspace.client.run(self.name)
+        return CreationContext(datetime.fromtimestamp(view.created_at, UTC), view.submitted_by or "")
 
     @property
     def status(self) -> str:
@@ -60,16 +95,8 @@ class Job:
         return self.name
 
     @property
-    def tags(self) -> dict[str, str]:
-        return self.run.tags
-
-    @property
     def properties(self) -> dict[str, str]:
         return self.run.properties
-
-    @property
-    def description(self) -> str | None:
-        return self.run.description
 
     @property
     def compute(self) -> str | None:
@@ -80,14 +107,15 @@ class Job:
     def inputs(self) -> Mapping[str, Json]:
         """What its job says below `inputs`."""
         found = self._spec("inputs")
-        return found if isinstance(found, Mapping) else {}
+        return Section(found if isinstance(found, Mapping) else {})
 
     @property
-    def outputs(self) -> dict[str, Output]:
+    def outputs(self) -> Mapping[str, Output]:
         """Its outputs, each with an address that another job takes as an input."""
         found = self._spec("outputs")
         named = found if isinstance(found, Mapping) else {}
-        return {name: _output(item, f"azureml://jobs/{self.name}/outputs/{name}") for name, item in named.items()}
+        address = f"azureml://jobs/{self.name}/outputs"
+        return Section({name: _output(item, f"{address}/{name}") for name, item in named.items()})
 
     def _spec(self, key: str) -> Json:
         return self.run.workspace.client.run(self.name).spec.get(key)
@@ -114,12 +142,22 @@ class Jobs(Operations):
         self._workspace = workspace
 
     def create_or_update(
-        self, job: Command, *, experiment_name: str | None = None, compute: str | None = None, **kwargs: Any
+        self,
+        job: Command | Job,
+        *,
+        description: str | None = None,
+        compute: str | None = None,
+        tags: Mapping[str, Any] | None = None,
+        experiment_name: str | None = None,
+        **kwargs: Any,
     ) -> Job:
-        """Submit a job; returns at once."""
+        """Submit a job, and return at once; of one that was submitted, keep the tags and the title that it now has."""
+        if isinstance(job, Job):
+            job.description = job.description if description is None else description
+            return self._update(job, tags or {})
         if not isinstance(job, Command):
             raise JobError(f"a {type(job).__name__} is not a job", "Make one with command() or load_job().")
-        changes = {"experiment_name": experiment_name, "compute": compute}
+        changes = {"description": description, "compute": compute, "tags": tags, "experiment_name": experiment_name}
         given = {name: value for name, value in changes.items() if value is not None}
         loaded = Command({**job.values, **given}, job.base_dir).checked()
         python = sys.executable if self._workspace.ref.server is None else None
@@ -128,17 +166,41 @@ class Jobs(Operations):
         tell(*view.notices)
         return Job(Run._of(self._workspace, view))
 
+    def _update(self, job: Job, tags: Mapping[str, Any]) -> Job:
+        wanted = {str(key): str(value) for key, value in {**job.tags, **tags}.items()}
+        gone = dict.fromkeys(key for key in job.run.get_tags() if key not in wanted)
+        self._workspace.client.update_run(
+            job.name, tags={**wanted, **gone}, display_name=job.display_name, description=job.description
+        )
+        return self.get(job.name)
+
     def get(self, name: str) -> Job:
         return Job(Run.get(self._workspace, name))
 
-    def list(self, *, max_results: int | None = None, **kwargs: Any) -> Iterator[Job]:
-        """Every job, newest first; at most `max_results`."""
+    def list(
+        self, *, parent_job_name: str | None = None, max_results: int | None = None, **kwargs: Any
+    ) -> Iterator[Job]:
+        """Every job, or those that one has made, newest first; at most `max_results`."""
+        if parent_job_name is not None:
+            return islice(map(Job, self.get(parent_job_name).run.get_children()), max_results)
         found = (Job(Run._of(self._workspace, view)) for view in self._workspace.client.each_run())
         return islice(found, max_results)
 
     def stream(self, name: str) -> None:
         """Print what the job prints until it ends; one that failed raises RunFailed with its verdict."""
         self.get(name).run.wait_for_completion(show_output=True)
+
+    def show_services(self, name: str, node_index: int = 0) -> dict[str, Service]:
+        """The services of a job, each with the command that reaches it; they are on the node of rank 0."""
+        if node_index:
+            raise JobError(
+                f"node_index={node_index}: services are only on the node of rank 0",
+                "Leave node_index out; `muster shell RUN --rank N` reaches other nodes.",
+            )
+        job = self.get(name)
+        said = job._spec("services")
+        found = said if isinstance(said, Mapping) else {}
+        return {key: _service(job.name, key, item) for key, item in found.items()}
 
     def begin_cancel(self, name: str, **kwargs: Any) -> Done:
         self.get(name).run.cancel()
@@ -175,6 +237,9 @@ class Jobs(Operations):
     def archive(self, name: str) -> None:
         """Kept for v2 scripts: runs stay until `muster rm` or `muster gc`."""
 
+    def restore(self, name: str) -> None:
+        """Kept for v2 scripts, as `archive` is."""
+
     def _in_datastores(self, run: Run, outputs: Sequence[str], target: Path) -> bool:
         """Download the outputs that lie in a datastore; whether there was one."""
         spec = self._workspace.client.run(run.id).spec.get("outputs")
@@ -192,6 +257,12 @@ class Jobs(Operations):
         spec = self._workspace.client.run(run.id).spec
         declared = spec.get("outputs")
         return [*declared] if isinstance(declared, dict) else []
+
+
+def _service(job: str, name: str, item: Json) -> Service:
+    said = item if isinstance(item, Mapping) else {}
+    port = said.get("port")
+    return Service(str(said.get("type") or ""), f"muster forward {job} {name}", port if isinstance(port, int) else None)
 
 
 def _output(item: Json, address: str) -> Output:

@@ -158,7 +158,7 @@ class OnlineDeployments(Operations):
 
     def get_logs(self, name: str, endpoint_name: str, lines: int = 5000, **kwargs: Any) -> str:
         """The last lines that its replicas printed."""
-        return last_lines(self._client, self.view(name, endpoint_name).run, lines)
+        return last_lines(self._client, self.view(name, endpoint_name), lines)
 
 
 class Deploying(Done):

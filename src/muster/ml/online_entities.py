@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from muster.job.endpoints.deployment import DeploymentFile, deployment_of
 from muster.job.endpoints.endpoint import EndpointFile, endpoint_of
+from muster.job.endpoints.models import MODELS
 from muster.ml.values import Value
 from muster.sdk.model import Model
 from muster.wire.codec import Json
@@ -139,8 +140,8 @@ class ManagedOnlineDeployment(Described):
         made = cls(
             name=view.name, endpoint_name=view.endpoint, description=view.description, tags=dict(view.tags),
             instance_count=max(1, view.instances), model=_model(view, spec), compute=spec.get("compute"),
-            environment_variables=spec.get("environment_variables"), idempotent=limits.idempotent,
-            code_configuration=_code(spec, settings), provisioning_state=_PROVISIONING[view.state],
+            environment_variables=_variables(spec), idempotent=limits.idempotent,
+            nodes=view.nodes, code_configuration=_code(spec, settings), provisioning_state=_PROVISIONING[view.state],
             request_settings=OnlineRequestSettings(
                 request_timeout_ms=limits.timeout_ms,
                 max_concurrent_requests_per_instance=limits.concurrency,
@@ -220,6 +221,12 @@ def _model(view: DeploymentView, spec: Mapping[str, Json]) -> str | None:
     inputs = spec.get("inputs")
     given = inputs.get("model") if isinstance(inputs, Mapping) else None
     return str(given["path"]) if isinstance(given, Mapping) and given.get("path") else None
+
+
+def _variables(spec: Mapping[str, Json]) -> dict[str, Json]:
+    """Those that were given, without what tells replicas of their models."""
+    found = spec.get("environment_variables")
+    return {key: value for key, value in found.items() if key != MODELS} if isinstance(found, Mapping) else {}
 
 
 def _code(spec: Mapping[str, Json], settings: Mapping[str, Json]) -> CodeConfiguration | None:

@@ -78,6 +78,25 @@ class Output:
         return {"type": self.type, **_given(plain), **self.more}
 
 
+class Section(dict[str, Any]):
+    """Part of a job whose entries are attributes, too: `job.inputs.lr = 0.1`, `job.outputs["model"]`."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name in self:
+            return self[name]
+        raise AttributeError(f"there is no {name!r} here; there are: {', '.join(map(str, self)) or 'none'}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self[name] = value
+
+
+def section(value: Any) -> Any:
+    """A mapping with its entries as attributes; anything else as it is."""
+    return Section(value) if isinstance(value, Mapping) and not isinstance(value, Section) else value
+
+
 def plain(value: Value) -> Json:
     """A value and all below it, as a job file says them."""
     if isinstance(value, Mapping):

@@ -4,6 +4,8 @@ Inputs are found by name, models are registered through the run; everything else
 """
 
 import importlib
+import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional
@@ -13,14 +15,23 @@ from muster.runtime.run import PendingModel, Run
 from muster.runtime.workspace import Workspace, unavailable
 
 
-class _Elsewhere:
-    """A name that scripts import and that has no meaning inside a run: using it says so."""
+class _Elsewhere(type):
+    """Of a name that scripts import and that has no meaning inside a run: using it says so."""
 
-    _what = ""
-    _hint = "Do it where the job is submitted, with `muster`."
+    hint = "Do it where the job is submitted, with `muster`."
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        raise unavailable(self._what, self._hint)
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        raise unavailable(cls.__name__, cls.hint)
+
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise unavailable("{}.{}".format(cls.__name__, name), cls.hint)
+
+
+def elsewhere(name: str) -> type:
+    """What `from azureml.core import NAME` gives inside a run, where it is submission's."""
+    return _Elsewhere(name, (), {"__doc__": "Has no meaning inside a run."})
 
 
 class Dataset:
@@ -156,31 +167,19 @@ class Model:
 
     @staticmethod
     def get_model_path(model_name: str, version: Optional[int] = None, _workspace: Any = None) -> str:
-        """Where the model is that the job has as an input of this name."""
-        return _input(model_name)
+        """Where the model is that the job serves under this name, or has as an input of it."""
+        served: Dict[str, str] = json.loads(os.environ.get("MUSTER_MODEL_PATHS") or "{}")
+        return served[model_name] if model_name in served else _input(model_name)
 
 
-class Datastore(_Elsewhere):
+class Datastore(metaclass=_Elsewhere):
     """Datastores are reached where the job is submitted."""
 
-    _what = "Datastore"
-    _hint = "Give the script its data as inputs (`run.input_datasets`), and write results as outputs."
-
-    get = get_default = classmethod(lambda cls, *args, **kwargs: cls())
+    hint = "Give the script its data as inputs (`run.input_datasets`), and write results as outputs."
 
 
-class Experiment(_Elsewhere):
-    """Runs are submitted from outside of a run."""
-
-    _what = "Experiment"
-
-
-class Environment(_Elsewhere):
-    """A script runs in its environment already."""
-
-    _what = "Environment"
-
-    get = classmethod(lambda cls, *args, **kwargs: cls())
+Experiment = elsewhere("Experiment")
+Environment = elsewhere("Environment")
 
 
 def _one_path(path: Any) -> str:

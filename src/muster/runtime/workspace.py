@@ -10,6 +10,10 @@ from muster.errors import MusterError
 class Workspace:
     """The workspace as a rank sees it: its name, and nothing that would need the server."""
 
+    # What the workspace says of itself where a job is submitted, too.
+    subscription_id = resource_group = ""
+    location = "local"
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.name = os.environ.get("MUSTER_WORKSPACE", "workspace")
 

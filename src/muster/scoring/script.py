@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
-import os
 import sys
 from pathlib import Path
 from typing import Any, Callable, List, Optional
@@ -66,14 +65,6 @@ def mlflow_model(folder: str) -> Script:
         return held[0].predict(data)
 
     return Script(init, run)
-
-
-def set_model_dir(model: str) -> None:
-    """Tell the script where its model is: the folder, also where the model is one file."""
-    if model:
-        path = Path(model).resolve()
-        os.environ["AZUREML_MODEL_DIR"] = str(path.parent if path.is_file() else path)
-        os.environ["MUSTER_MODEL_PATH"] = str(path)
 
 
 def is_mlflow(model: str) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from muster.client.importing.own_runs import started_run
+from muster.client.importing.own_runs import children, started_run
 from muster.client.provenance import record
 from muster.client.submit import submit, submit_many
 from muster.errors import JobError
@@ -117,11 +117,19 @@ class Experiment:
     ) -> Iterator[Run]:
         """The experiment's runs, newest first; `tags` is a name or a mapping that they must have.
 
+        Runs that a run made are among them with `include_children`.
+
         >>> [run.status for run in Experiment(workspace, "examples").get_runs()]
         ['Completed']
         """
         wanted = {tags: None} if isinstance(tags, str) else dict(tags or {})
+        made: frozenset[str] | None = frozenset() if include_children else None
         for view in self.workspace.client.each_run(experiment=self.name):
+            if made is None and not view.num_ranks:
+                # Only what has no ranks can have been made by a run.
+                made = frozenset(children(self.workspace.client, self.name))
+            if made and view.id in made:
+                continue
             if all(key in view.tags and value in (None, view.tags[key]) for key, value in wanted.items()):
                 yield Run._of(self.workspace, view)
 

@@ -12,7 +12,7 @@ from muster.job.explain import make_spec
 from muster.job.rules import IDENTIFIER
 from muster.job.spec import JobSpec
 from muster.sdk.data.dataset import DatasetConsumptionConfig, FileDataset, OutputFileDatasetConfig, in_datastore
-from muster.sdk.data.datastore import DataPath
+from muster.sdk.data.datastore import DataPath, DataReference
 from muster.sdk.environment import Environment, to_spec
 from muster.sdk.notices import ignored
 from muster.sdk.runconfig import (
@@ -133,7 +133,8 @@ def _use(data: object) -> DatasetConsumptionConfig:
     if isinstance(data, FileDataset):
         return data.as_mount()
     if isinstance(data, DataPath):
-        return DatasetConsumptionConfig(None, in_datastore(data, is_file=None), data.mode)
+        name = data.data_reference_name if isinstance(data, DataReference) else None
+        return DatasetConsumptionConfig(name, in_datastore(data, is_file=None), data.mode)
     raise JobError(f"{data!r} ({type(data).__name__}) is no data", "Pass a dataset, or datastore.path(…).as_mount().")
 
 

@@ -6,7 +6,7 @@ import io
 import json
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from muster.client.api import Client
 from muster.runtime import values
@@ -14,14 +14,13 @@ from muster.runtime.uploads import check_name
 from muster.wire.runs import MetricReport
 
 
-class RunLog:
+class RunLog(Protocol):
     """Metrics, tables, images and v1's charts of a run."""
 
     id: str
 
     @property
-    def _client(self) -> Client:
-        raise NotImplementedError
+    def _client(self) -> Client: ...
 
     def log(self, name: str, value: Any, description: str = "", step: int | None = None) -> None:
         """Log a number (or text) to the run from outside of it, with the step that it belongs to."""

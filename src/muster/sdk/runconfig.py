@@ -148,7 +148,7 @@ class ScriptRunConfig:
         source_directory: str | Path,
         script: str | None = None,
         arguments: Sequence[Any] | None = None,
-        command: str | Sequence[Any] | None = None,
+        command: str | Sequence[Any] | RunConfiguration | None = None,
         compute_target: str | Named | None = None,
         environment: Environment | str | None = None,
         distributed_job_config: DistributedConfiguration | None = None,
@@ -158,6 +158,9 @@ class ScriptRunConfig:
         run_config: RunConfiguration | None = None,
         docker_runtime_config: DockerConfiguration | None = None,
     ) -> None:
+        if isinstance(command, RunConfiguration):
+            # The fourth argument of v1.
+            command, run_config = None, command
         self.source_directory = source_directory
         self.run_config = copy.deepcopy(run_config) if run_config is not None else RunConfiguration()
         self.script = script if script is not None else self.run_config.script

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,6 +15,7 @@ from muster.client.endpoints.deploying import deploy as send_deployment
 from muster.client.endpoints.logs import last_lines
 from muster.errors import Conflict, JobError, NotFound, RunFailed, UserError
 from muster.job.endpoints.deployment import DeploymentFile, deployment_of
+from muster.job.endpoints.models import ModelInput, last_part
 from muster.sdk.connected import Connected
 from muster.sdk.environment import Environment, to_spec
 from muster.sdk.notices import tell
@@ -42,6 +43,7 @@ class Registered(Protocol):
 
     name: str
     version: int
+    path: str
 
 
 class InferenceConfig:
@@ -106,8 +108,20 @@ class DeploymentConfiguration:
     description: str | None = None
 
 
+@dataclass(frozen=True)
+class Deployed:
+    """What a service was last made of."""
+
+    models: Sequence[Registered]
+    inference: InferenceConfig | None
+    config: DeploymentConfiguration
+    compute: str | None = None
+
+
 class Webservice:
     """A model that answers requests."""
+
+    _deployed: Deployed | None = None
 
     def __init__(self, workspace: Connected, name: str) -> None:
         self.workspace = workspace
@@ -193,7 +207,7 @@ class Webservice:
         """The last lines that its replicas printed."""
         self.update_deployment_state()
         found = _deployment(self._view)
-        return last_lines(self.workspace.client, found.run if found is not None else None, num_lines)
+        return last_lines(self.workspace.client, found, num_lines)
 
     def update(
         self,
@@ -206,7 +220,9 @@ class Webservice:
         if models is None and inference_config is None:
             raise UserError("update() needs what to deploy", "Give models=[…] and inference_config=…, as to deploy().")
         config = deployment_config or LocalWebservice.deploy_configuration()
-        _send(self.workspace, _said(self.name, models or [], inference_config, config))
+        compute = self._deployed.compute if self._deployed is not None else None
+        self._deployed = Deployed(models or [], inference_config, config, compute)
+        _send(self.workspace, _said(self.name, self._deployed))
         self.update_deployment_state()
 
     def delete(self, **kwargs: Any) -> None:
@@ -228,8 +244,16 @@ class LocalWebservice(Webservice):
         return int(address.rpartition(":")[2].partition("/")[0]) if address else None
 
     def reload(self, wait: bool = False) -> None:
-        """Not there: scripts are kept with the run that serves them."""
-        raise UserError("a service does not read its script again", "Deploy it anew with update().")
+        """Deploy the same again, with its script and its files as they are now, without a lost request."""
+        if self._deployed is None:
+            raise UserError(
+                f"what was deployed as {self.name} is not known here: another object deployed it",
+                "Give it to update(): models=[…] and inference_config=…, as to deploy().",
+            )
+        _send(self.workspace, _said(self.name, self._deployed))
+        if wait:
+            self.wait_for_deployment()
+        self.update_deployment_state()
 
 
 class AciWebservice(Webservice):
@@ -281,7 +305,8 @@ def deploy(
     """Make a service; with `overwrite` one that is there is replaced, without a lost request."""
     config = deployment_config or LocalWebservice.deploy_configuration()
     # What is wrong with it is told before anything is made.
-    said = _said(name, models, inference_config, config, getattr(deployment_target, "name", None))
+    deployed = Deployed(models, inference_config, config, getattr(deployment_target, "name", None))
+    said = _said(name, deployed)
     calls = Endpoints(workspace.client.calls)
     try:
         calls.show(name)
@@ -295,7 +320,9 @@ def deploy(
         if not overwrite:
             raise Conflict(f"there is a service {name} already", "Pass overwrite=True, or choose another name.")
     _send(workspace, said)
-    return _KINDS[config.kind](workspace, name)
+    service = _KINDS[config.kind](workspace, name)
+    service._deployed = deployed
+    return service
 
 
 _KINDS: Mapping[str, type[Webservice]] = {"local": LocalWebservice, "aci": AciWebservice, "aks": AksWebservice}
@@ -307,23 +334,22 @@ def _send(workspace: Connected, said: DeploymentFile) -> None:
     send_deployment(workspace.client, said, Path.cwd(), all_traffic=True)
 
 
-def _said(
-    name: str,
-    models: Sequence[Registered],
-    inference: InferenceConfig | None,
-    config: DeploymentConfiguration,
-    compute: str | None = None,
-) -> DeploymentFile:
-    if len(models) > 1:
+def _said(name: str, deployed: Deployed) -> DeploymentFile:
+    models, inference, config = deployed.models, deployed.inference, deployed.config
+    if len(models) > 1 and inference is None:
         raise JobError(
-            f"the service {name} has {len(models)} models, and one is taken",
-            "Register them as one folder: Model.register(workspace, model_path=FOLDER, model_name=…).",
+            f"the service {name} has {len(models)} models and no script", "Give inference_config=InferenceConfig(…)."
         )
     values: dict[str, Json] = {**config.values, **(inference.described() if inference is not None else {})}
-    values |= {"name": _DEPLOYMENT, "endpoint_name": name, "compute": compute}
+    values |= {"name": _DEPLOYMENT, "endpoint_name": name, "compute": deployed.compute}
     if models:
         values["model"] = f"azureml:{models[0].name}:{models[0].version}"
-    return deployment_of(Path.cwd() / "Model.deploy", values)
+    said = deployment_of(Path.cwd() / "Model.deploy", values)
+    return replace(said, more_models=tuple(map(_input_of, models[1:])))
+
+
+def _input_of(model: Registered) -> ModelInput:
+    return ModelInput(f"models:/{model.name}/{model.version}", model.name, str(model.version), last_part(model.path))
 
 
 def _deployment(view: EndpointView) -> DeploymentView | None:

@@ -16,7 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from muster import errors
 from muster.defaults import BACKUPS_KEPT
-from muster.host.files import PRIVATE, write_file, write_json
+from muster.host.files import PRIVATE, unpack, write_file, write_json
 from muster.host.locks import FileLock
 from muster.paths import WorkspacePaths
 from muster.server.data.state import WorkspaceFiles
@@ -130,7 +130,7 @@ def _replace_damaged(paths: WorkspacePaths, file: Path, url: str, trouble: str) 
         print(f"taken from the automatic backup of {made} ({copy})")
     else:
         backup.move_aside(file, aside)
-        print("there is no automatic backup of it: it begins anew with what the store has")
+        print("there is no automatic backup of it: it starts again with what the store has")
     print(f"the damaged one is kept in {aside}")
 
 
@@ -199,8 +199,8 @@ def _put_small_files(paths: WorkspacePaths, folder: Path, aside: Path) -> None:
 def _unpack(file: Path, folder: Path) -> None:
     try:
         with tarfile.open(file) as tar:
-            tar.extractall(folder, filter="data")
-    except (tarfile.TarError, OSError) as error:
+            unpack(tar, folder)
+    except (tarfile.TarError, OSError, ValueError) as error:
         raise errors.UserError(f"{file} cannot be read as a backup: {error}", "`muster backup` makes one.") from error
     if not (folder / _DATABASE).is_file():
         raise errors.UserError(f"{file} is no backup of a workspace", "`muster backup` makes one.")

@@ -14,6 +14,8 @@ INDEX = "shards.json"
 PLACES = ".json"
 """What the name of a shard is followed by in the name of the file with its samples' places."""
 
+_AGAIN = "Make it again with `muster data index`."
+
 
 @wire
 class PackedShard:
@@ -40,9 +42,17 @@ class ShardIndex:
 def index_from(document: object, where: str) -> ShardIndex:
     """Read what `write_index` wrote."""
     try:
-        return from_json(ShardIndex, document)
+        index = from_json(ShardIndex, document)
     except WireError as error:
-        raise JobError(f"{where} is no index of shards: {error}.", "Make it again with `muster data index`.") from error
+        raise JobError(f"{where} is no index of shards: {error}.", _AGAIN) from error
+    for shard in index.shards:
+        if not 0 <= shard.samples * tar.BLOCK <= shard.size:
+            raise JobError(
+                f"{where} is damaged: {shard.name} has {shard.samples} samples in {shard.size} bytes.", _AGAIN
+            )
+    if index.samples != sum(shard.samples for shard in index.shards):
+        raise JobError(f"{where} is damaged: its shards do not hold the {index.samples} samples that it names.", _AGAIN)
+    return index
 
 
 def read_index(folder: Path) -> ShardIndex | None:

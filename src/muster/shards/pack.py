@@ -139,7 +139,7 @@ def _written(
         except BrokenProcessPool as error:
             raise JobError(
                 "a process that packs was ended from outside (out of memory?).",
-                "The same command goes on from the last whole shard; fewer --workers need less memory.",
+                "The same command continues after the last complete shard; fewer --workers need less memory.",
             ) from error
         finally:
             for future in waiting:

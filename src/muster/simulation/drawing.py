@@ -9,6 +9,9 @@ from xml.sax.saxutils import escape
 from muster.simulation.jobs import Machines, Outcome
 
 _COLORS = ("#1f6feb", "#7c3aed", "#d9480f", "#2b8a3e", "#868e96")
+_DASHES = ("", "", "6 5", "", "2 3")
+"""A line that lies on another one lets it be seen."""
+_USUAL_WAIT_S = 400_000.0
 _WIDTH, _PANEL, _LEFT, _TOP, _GAP = 900, 170, 70, 70, 52
 
 
@@ -16,6 +19,7 @@ def draw(title: str, machines: Machines, outcomes: Sequence[Outcome]) -> str:
     """Three panels, one above the other."""
     height = _TOP + 3 * (_PANEL + _GAP)
     queued = max(1, max((point[2] for outcome in outcomes for point in outcome.timeline), default=1))
+    longest = max([_USUAL_WAIT_S, *(wait for outcome in outcomes for wait in outcome.waits_s)])
     days = machines.days
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}"'
@@ -25,12 +29,12 @@ def draw(title: str, machines: Machines, outcomes: Sequence[Outcome]) -> str:
         *_legend(outcomes),
         *_panel(0, "busy GPUs", [("0", 0.0), ("50 %", 0.5), ("100 %", 1.0)], _days(days)),
         *_panel(1, "gangs in the queue", [("0", 0.0), (f"{queued:,}", 1.0)], _days(days)),
-        *_panel(2, "jobs that waited no longer", [("0", 0.0), ("50 %", 0.5), ("100 %", 1.0)], _hours()),
+        *_panel(2, "jobs that waited no longer", [("0", 0.0), ("50 %", 0.5), ("100 %", 1.0)], _hours(longest)),
     ]
-    for color, outcome in zip(_COLORS, outcomes, strict=False):
-        parts.append(_line(0, [(day / days, share) for day, share, _ in outcome.timeline], color))
-        parts.append(_line(1, [(day / days, count / queued) for day, _, count in outcome.timeline], color))
-        parts.append(_line(2, _waits(outcome), color))
+    for color, dashes, outcome in zip(_COLORS, _DASHES, outcomes, strict=False):
+        parts.append(_line(0, [(day / days, share) for day, share, _ in outcome.timeline], color, dashes))
+        parts.append(_line(1, [(day / days, count / queued) for day, _, count in outcome.timeline], color, dashes))
+        parts.append(_line(2, _waits(outcome, longest), color, dashes))
     return "\n".join([*parts, "</svg>", ""])
 
 
@@ -55,9 +59,10 @@ def _panel(row: int, title: str, marks: list[tuple[str, float]], ticks: list[tup
     return parts
 
 
-def _line(row: int, points: Sequence[tuple[float, float]], color: str) -> str:
+def _line(row: int, points: Sequence[tuple[float, float]], color: str, dashes: str) -> str:
     path = " ".join(f"{_x(x):.1f},{_y(row, y):.1f}" for x, y in points)
-    return f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="1.4"/>'
+    dashed = f' stroke-dasharray="{dashes}"' if dashes else ""
+    return f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="1.4"{dashed}/>'
 
 
 def _days(days: float) -> list[tuple[str, float]]:
@@ -65,26 +70,28 @@ def _days(days: float) -> list[tuple[str, float]]:
     return [(f"day {day}", day / days) for day in range(0, int(days) + 1, step)]
 
 
-def _hours() -> list[tuple[str, float]]:
-    return [
-        ("1 min", _log(60)),
-        ("10 min", _log(600)),
-        ("1 h", _log(3600)),
-        ("10 h", _log(36_000)),
-        ("100 h", _log(360_000)),
+def _hours(longest: float) -> list[tuple[str, float]]:
+    marks = [
+        ("1 min", 60),
+        ("10 min", 600),
+        ("1 h", 3600),
+        ("10 h", 36_000),
+        ("100 h", 360_000),
+        ("1,000 h", 3_600_000),
     ]
+    return [(text, _log(seconds, longest)) for text, seconds in marks if seconds <= longest]
 
 
-def _waits(outcome: Outcome) -> list[tuple[float, float]]:
+def _waits(outcome: Outcome, longest: float) -> list[tuple[float, float]]:
     waits = sorted(outcome.waits_s)
     step = max(1, len(waits) // 400)
     picked = [*range(0, len(waits), step), len(waits) - 1]
-    return [(_log(waits[index]), (index + 1) / len(waits)) for index in picked]
+    return [(_log(waits[index], longest), (index + 1) / len(waits)) for index in picked]
 
 
-def _log(seconds: float) -> float:
-    """From 30 seconds to 100 hours and a little."""
-    return min(1.0, max(0.0, math.log(max(seconds, 30.0) / 30.0) / math.log(400_000 / 30.0)))
+def _log(seconds: float, longest: float) -> float:
+    """From 30 seconds to the longest wait, which is at least 100 hours and a little."""
+    return math.log(max(seconds, 30.0) / 30.0) / math.log(longest / 30.0)
 
 
 def _x(share: float) -> float:

@@ -78,7 +78,7 @@ def chart(outcomes: Sequence[Outcome], columns: int = 80) -> list[str]:
     """What the table's columns are, busy GPUs over time and the waits, as bars of text."""
     lines = [
         "Waits: the mean, what 50, 90 and 99 % of the jobs did not exceed, the longest.",
-        "HELD: of those told when they would start, how many did (asked for: 80 %).",
+        "HELD: the share of start forecasts that held (the aim is 80 %).",
         "",
     ]
     longest = max(len(outcome.name) for outcome in outcomes)

@@ -1,44 +1,29 @@
-"""Reads what a cluster did: Slurm's `sacct`, a table of start, length and GPUs, or pods with creation and deletion."""
+"""Reads what a cluster did, and takes a part of it as gangs of a simulated one."""
 
 from __future__ import annotations
 
-import csv
-import io
-import math
 import random
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 
-from muster.control.estimates.book import Traits
 from muster.control.scheduling.model import Gang, Need
 from muster.errors import JobError
+from muster.simulation.columns import Entry, known_as, reader_for
 from muster.simulation.jobs import CLUSTER, DAY_S, Job, round_limit
+from muster.simulation.lines import fields, is_fixed_width, rows
 
 _FORMATS = (
     "It must be an export of Slurm's sacct, a CSV file with the columns start, length and gpus, or one with num_gpu, "
     "creation_time and deletion_time; see `muster simulate --help`."
 )
-_GPUS = re.compile(r"gres/gpu(?::[^=,]+)?=(\d+)")
-_SPAN = re.compile(r"(?:(\d+)-)?(\d+):(\d\d)(?::(\d\d)(?:\.\d+)?)?$")
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ][\d:]+")
 _QUIET = 0.1
 _MOST_SHOWN = 1000
-_NEVER = ("", "Unknown", "None")
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One job of a trace."""
-
-    submitted_at: float
-    run_s: float
-    num_gpus: int
-    num_nodes: int | None = None
-    limit_s: float | None = None
-    user: str = ""
-    traits: Traits = ()
-    """From coarse to fine, without its size."""
+_MOST_DAYS = 3660
+_UNREADABLE = 0.01
+"""So many of the lines may be damaged."""
 
 
 @dataclass(frozen=True)
@@ -63,42 +48,72 @@ class Trace:
     left_out: tuple[str, ...] = ()
 
 
-def read(text: str, name: str) -> list[Entry]:
-    """Every job of a trace, in order of submission; `name` is for messages."""
-    first = text.lstrip().split("\n", 1)[0]
-    separator = "|" if "|" in first else ","
-    if re.fullmatch(r"[\d.\s,|-]+", first):
-        text = separator.join(("start", "length", "gpus")) + "\n" + text
-    rows = csv.DictReader(io.StringIO(text.lstrip()), delimiter=separator)
-    columns = {column.strip().lower() for column in rows.fieldnames or ()}
-    for needed, reader in _READERS:
-        if needed <= columns:
-            entries = list(_entries(rows, reader, name))
-            if not entries:
-                raise JobError(f"{name} has no job that used a GPU and has ended", _FORMATS)
-            return sorted(entries, key=lambda entry: entry.submitted_at)
+@dataclass(frozen=True)
+class Past:
+    """Every job of a trace, in order of submission, and what its other lines were."""
+
+    entries: tuple[Entry, ...]
+    left_out: tuple[str, ...] = ()
+
+
+def read(text: str, name: str) -> Past:
+    """The jobs of a trace; `name` is for messages."""
+    written, lines = rows(text)
+    columns = known_as(written)
+    reader = reader_for(columns)
+    if reader is None:
+        raise _no_trace(text, written, name)
+    entries: list[Entry] = []
+    others: Counter[str] = Counter()
+    unreadable: list[str] = []
+    try:
+        for number, values in lines:
+            try:
+                found = reader(fields(values, columns))
+            except ValueError as error:
+                unreadable.append(f"line {number}: {error}")
+                continue
+            if isinstance(found, Entry):
+                entries.append(found)
+            elif found is not None:
+                others[found] += 1
+    except ValueError as error:
+        raise JobError(f"{name}, {error}", _FORMATS) from error
+    if len(unreadable) > _UNREADABLE * (len(entries) + others.total()):
+        raise JobError(f"{name}, {unreadable[0]}", _FORMATS)
+    left_out = [f"{_jobs(count)} {why}" for why, count in sorted(others.items())]
+    if not entries:
+        found_instead = f" ({', '.join(left_out)})" if left_out else ""
+        raise JobError(f"{name} has no job that used a GPU and has ended{found_instead}", _FORMATS)
+    if unreadable:
+        left_out.append(f"lines that cannot be read: {len(unreadable):,} (the first is {unreadable[0]})")
+    return Past(tuple(sorted(entries, key=lambda entry: entry.submitted_at)), tuple(left_out))
+
+
+def _no_trace(text: str, columns: Sequence[str], name: str) -> JobError:
     shown = ", ".join(sorted(columns))
+    if is_fixed_width(text):
+        return JobError(f"{name} is aligned with spaces", "Export it with `sacct -P`; see `muster simulate --help`.")
+    if any(_MOMENT.fullmatch(column) for column in columns):
+        return JobError(f"{name} has no header line", "Export it without `-n` (`--noheader`). " + _FORMATS)
     if not shown.isprintable() or "\ufffd" in shown or len(shown) > _MOST_SHOWN:
-        raise JobError(f"{name} is not a table of jobs", _FORMATS)
-    raise JobError(f"{name} has the columns {shown}" if shown else f"{name} is empty", _FORMATS)
+        return JobError(f"{name} is not a table of jobs", _FORMATS)
+    return JobError(f"{name} has the columns {shown}" if shown else f"{name} is empty", _FORMATS)
 
 
 def select(entries: Sequence[Entry], chosen: Selection, gpus_per_node: int, num_gpus: int) -> Trace:
     """The jobs of the chosen part as gangs of this cluster; those that declared no limit get one, as people guess."""
     left_out: list[str] = []
-    begin = entries[0].submitted_at + DAY_S * (_busy_from(entries) if chosen.from_day is None else chosen.from_day)
-    end = float("inf") if chosen.days is None else begin + chosen.days * DAY_S
-    inside = [entry for entry in entries if begin <= entry.submitted_at < end]
-    early = sum(entry.submitted_at < begin for entry in entries)
+    inside = part(entries, chosen)
+    early = sum(entry.submitted_at < inside[0].submitted_at for entry in entries) if inside else 0
     if early and chosen.from_day is None:
-        left_out.append(f"{early} jobs of almost empty days at the beginning (`--from-day 0` takes them)")
-    inside = inside[: chosen.most_jobs]
+        left_out.append(f"{_jobs(early)} of almost empty days at the beginning (`--from-day 0` takes them)")
     large = sum(entry.num_gpus > num_gpus for entry in inside)
     if large:
-        left_out.append(f"{large} jobs with more than {num_gpus} GPUs")
+        left_out.append(f"{_jobs(large)} with more than {num_gpus} GPUs")
     cut = sum(entry.run_s > chosen.longest_s for entry in inside)
     if cut:
-        left_out.append(f"what {cut} jobs did after {chosen.longest_s / DAY_S:g} days (`--longest-days`)")
+        left_out.append(f"what {_jobs(cut)} did after {chosen.longest_s / DAY_S:g} days (`--longest-days`)")
     inside = [entry for entry in inside if entry.num_gpus <= num_gpus]
     if not inside:
         raise JobError("no job of the trace is in the chosen part", "Choose another `--from-day` or `--days`.")
@@ -109,15 +124,33 @@ def select(entries: Sequence[Entry], chosen: Selection, gpus_per_node: int, num_
         for number, entry in enumerate(inside)
     ]
     days = chosen.days or max(jobs[-1].gang.queued_at / DAY_S, 1 / 24)
+    if days > _MOST_DAYS:
+        raise JobError(
+            f"the trace is of {days:,.0f} days, and at most {_MOST_DAYS:,} are simulated",
+            "Times are in seconds: are these in milliseconds? `--from-day` and `--days` take a part.",
+        )
     return Trace(tuple(jobs), days, tuple(left_out))
+
+
+def part(entries: Sequence[Entry], chosen: Selection) -> list[Entry]:
+    """The jobs of the chosen part."""
+    begin = entries[0].submitted_at + DAY_S * (_busy_from(entries) if chosen.from_day is None else chosen.from_day)
+    end = float("inf") if chosen.days is None else begin + chosen.days * DAY_S
+    return [entry for entry in entries if begin <= entry.submitted_at < end][: chosen.most_jobs]
 
 
 def nodes_for(entries: Sequence[Entry], gpus_per_node: int) -> int:
     """Enough nodes for the largest job, and so many that they would be busy for 85 % of the time."""
+    if not entries:
+        return 1
     span_s = max(DAY_S, entries[-1].submitted_at - entries[0].submitted_at)
     work = sum(min(entry.run_s, 7 * DAY_S) * entry.num_gpus for entry in entries)
     wanted = round(work / span_s / 0.85 / gpus_per_node)
     return max(1, wanted, -(-max(entry.num_gpus for entry in entries) // gpus_per_node))
+
+
+def _jobs(count: int) -> str:
+    return f"{count:,} job{'' if count == 1 else 's'}"
 
 
 def _busy_from(entries: Sequence[Entry]) -> int:
@@ -149,112 +182,3 @@ def _job(number: int, entry: Entry, begin: float, gpus_per_node: int, dice: rand
         limit_s=max(entry.limit_s, entry.run_s) if entry.limit_s else guessed,
     )
     return Job(gang, max(1.0, entry.run_s), ((nodes, each), *entry.traits))
-
-
-def _entries(
-    rows: csv.DictReader[str], reader: Callable[[Mapping[str, str]], Entry | None], name: str
-) -> Iterator[Entry]:
-    for number, row in enumerate(rows, 2):
-        fields = {(key or "").strip().lower(): (value or "").strip() for key, value in row.items()}
-        try:
-            entry = reader(fields)
-        except (ValueError, KeyError) as error:
-            raise JobError(f"{name}, line {number}: {error}", _FORMATS) from error
-        if entry is not None and entry.num_gpus > 0 and entry.run_s > 0:
-            yield entry
-
-
-def _slurm(row: Mapping[str, str]) -> Entry | None:
-    """A line of `sacct`; steps of a job and jobs that never ran are none."""
-    if "." in row.get("jobid", "") or row["start"] in _NEVER:
-        return None
-    began = _cell(row, "start", _moment)
-    if row.get("end", "") not in _NEVER:
-        run_s = _cell(row, "end", _moment) - began
-    elif row.get("elapsedraw") or row.get("elapsed"):
-        run_s = _cell(row, "elapsedraw" if row.get("elapsedraw") else "elapsed", _span)
-    else:
-        return None
-    resources = row.get("reqtres") or row.get("alloctres") or ""
-    found = _GPUS.search(resources)
-    limit = row.get("timelimitraw") or row.get("timelimit") or ""
-    limit_s = float(limit) * 60 if limit.isdigit() else _span(limit) if _SPAN.match(limit) else None
-    who = row.get("user") or row.get("account") or ""
-    nodes = "nnodes" if row.get("nnodes") else "allocnodes"
-    return Entry(
-        _cell(row, "submit", _moment),
-        run_s,
-        int(found[1]) if found else 0,
-        int(_cell(row, nodes, _count)) if row.get(nodes) else 1,
-        limit_s,
-        who,
-        (row.get("partition", ""), who, row.get("jobname", "")),
-    )
-
-
-def _table(row: Mapping[str, str]) -> Entry | None:
-    """Start, length and GPUs, with what else is known."""
-    return Entry(
-        _cell(row, "start", _moment),
-        _cell(row, "length", _span),
-        int(_cell(row, "gpus", _count)),
-        int(_cell(row, "nodes", _count)) if row.get("nodes") else None,
-        _cell(row, "limit", _span) if row.get("limit") else None,
-        row.get("user", ""),
-        (row.get("user", ""), row.get("experiment", ""), row.get("name", "")),
-    )
-
-
-def _pods(row: Mapping[str, str]) -> Entry | None:
-    """Pods of a cluster with their class; a part of a GPU counts as one."""
-    began = _cell(row, "creation_time", _moment)
-    traits = (row.get("qos", ""), row.get("gpu_milli", ""))
-    run_s = _cell(row, "deletion_time", _moment) - began
-    return Entry(began, run_s, int(_cell(row, "num_gpu", _count)), traits=traits)
-
-
-def _cell(row: Mapping[str, str], column: str, parse: Callable[[str], float]) -> float:
-    """The value of a column; what cannot be read is named with its column."""
-    try:
-        value = parse(row[column])
-    except (ValueError, OverflowError):
-        value = math.nan
-    if not math.isfinite(value):
-        raise ValueError(f"column {column}: {row[column]!r} is not {_WANTED[parse]}")
-    return value
-
-
-def _count(text: str) -> float:
-    value = float(text)
-    return math.nan if value < 0 else value
-
-
-def _moment(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        at = datetime.fromisoformat(text)
-        return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
-
-
-def _span(text: str) -> float:
-    """Seconds, or days-hours:minutes:seconds as Slurm writes them."""
-    found = _SPAN.match(text)
-    if not found:
-        return float(text)
-    days, first, second, third = found.groups()
-    if third is None and days is None:
-        return int(first) * 60.0 + int(second)
-    return int(days or 0) * DAY_S + int(first) * 3600.0 + int(second) * 60.0 + int(third or 0)
-
-
-_WANTED: Mapping[Callable[[str], float], str] = {
-    _moment: "a number of seconds or a date",
-    _span: "a number of seconds or days-hours:minutes:seconds",
-    _count: "a number of 0 or more",
-}
-_READERS = (
-    ({"submit", "start"}, _slurm),
-    ({"creation_time", "deletion_time", "num_gpu"}, _pods),
-    ({"start", "length", "gpus"}, _table),
-)

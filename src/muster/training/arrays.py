@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsFloat, SupportsIndex, TypeAlias
 
 import numpy as np
 
@@ -18,6 +20,8 @@ from muster.training.folders import (
     InUse,
     NoGoodCheckpoint,
     candidates_in,
+    checked_metric,
+    checked_step,
     checkpoints_in,
     find_folders,
     unusable,
@@ -72,22 +76,23 @@ class ArrayCheckpointer:
         try:
             own.mkdir(parents=True, exist_ok=True)
             if self._leads:
+                self._folder.hold()
                 self._folder.claim()
         except (OSError, InUse) as error:
             raise CheckpointFailed(
                 f"the checkpoint folder {own} cannot be used: {error}",
-                "Give each training a folder of its own, or wait until the other has ended.",
+                "Give each training its own folder, or wait until the other has ended.",
             ) from error
         self._foreign = {step for step, _ in checkpoints_in(own)}
         """Checkpoints that this training has neither loaded nor written: not its own to remove."""
 
     def save(
         self,
-        step: int,
+        step: SupportsIndex,
         arrays: Mapping[str, NDArray[Any]],
         progress: Mapping[str, Plain] | None = None,
         *,
-        metric: float | None = None,
+        metric: SupportsFloat | None = None,
     ) -> None:
         """Save the state after `step` steps, with progress that JSON can hold. Ranks other than 0 return at once.
 
@@ -95,15 +100,17 @@ class ArrayCheckpointer:
         """
         if not self._leads:
             return
+        step, metric = checked_step(step), checked_metric(metric)
+        self._folder.check_held()
         if step in self._foreign:
             raise CheckpointFailed(
                 f"{self._folder.path}/step_{step} is there already, and this training did not load it",
                 "Call load() first to go on from it, or give another folder.",
             )
-        best = (metric, step) if metric is not None and (self._best is None or metric > self._best[0]) else self._best
-        described = np.frombuffer(json.dumps(dict(progress or {})).encode(), np.uint8)
+        best = (metric, step) if metric is not None and self._is_best(metric) else self._best
+        given = {**_checked_arrays(arrays), _PROGRESS: _described(progress)}
         try:
-            self._write(About(step, 1, metric, best), {**arrays, _PROGRESS: described})
+            self._write(About(step, 1, metric, best), given)
         except OSError as error:
             self._failures += 1
             log.warning("the checkpoint of step %d was not written: %s", step, error)
@@ -135,11 +142,18 @@ class ArrayCheckpointer:
         """Leave the folder to others."""
         self._folder.release()
 
+    def _is_best(self, metric: float) -> bool:
+        return not math.isnan(metric) and (self._best is None or metric > self._best[0])
+
     def _write(self, about: About, arrays: Mapping[str, NDArray[Any]]) -> None:
         self._folder.stage(about.step)
         staged = self._folder.staged(about.step)
         with (staged / ARRAYS).open("wb") as target:
-            np.savez(target, allow_pickle=False, **arrays)
+            with zipfile.ZipFile(target, "w", allowZip64=True) as archive:
+                # As `np.savez` does, which has arguments of its own that an array's name could be.
+                for name, array in arrays.items():
+                    with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                        np.lib.format.write_array(member, array, allow_pickle=False)
             target.flush()
             os.fsync(target.fileno())
         integrity.write_list(staged, 0, about, {})
@@ -164,3 +178,26 @@ class ArrayCheckpointer:
         if own:
             self._foreign = set()
         return ArrayCheckpoint(about.step, arrays, progress)
+
+
+def _checked_arrays(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """As NumPy's own; TypeError for what could not be loaded again."""
+    if not isinstance(arrays, Mapping):
+        raise TypeError(f"arrays ({type(arrays).__name__}) must be a mapping of names to NumPy arrays")
+    found = {name: np.asanyarray(array) for name, array in arrays.items()}
+    for name, array in found.items():
+        if array.dtype.hasobject:
+            raise TypeError(
+                f"arrays[{name!r}] ({type(arrays[name]).__name__}) holds objects of Python; only numbers and texts of "
+                "NumPy can be saved"
+            )
+    return found
+
+
+def _described(progress: Mapping[str, Plain] | None) -> NDArray[Any]:
+    try:
+        return np.frombuffer(json.dumps(dict(progress or {})).encode(), np.uint8)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"the progress cannot be saved ({error}): it is a dict of numbers, texts, None, lists and dicts of them"
+        ) from error

@@ -9,7 +9,7 @@ import shutil
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NotRequired, SupportsFloat, SupportsIndex, TypedDict
 
 import torch
 import torch.distributed as dist
@@ -25,6 +25,8 @@ from muster.training.folders import (
     CheckpointFolder,
     NoGoodCheckpoint,
     candidates_in,
+    checked_metric,
+    checked_step,
     checkpoints_in,
     find_folders,
     read_about,
@@ -42,12 +44,17 @@ from muster.training.state import (
     TrainingState,
     Value,
     check_loadable,
+    named_values,
     random_state,
     set_random_state,
     snapshot,
 )
 
 log = logging.getLogger(__name__)
+
+_PATIENCE_S = 60.0
+"""How long the other ranks may take to come to a save before that is said."""
+_EVERY_RANK = "Every rank must call save(), load() and close(), not rank 0 alone"
 
 
 class RankState(TypedDict):
@@ -114,15 +121,24 @@ class Checkpointer:
         self._problem: str | None = None
         self._failures = 0
         self._warned = False
+        self._met = False
+        """Whether all ranks have come to the save that is under way."""
 
-    def save(self, step: int, progress: Mapping[str, Any] | None = None, *, metric: float | None = None) -> None:
+    def save(
+        self,
+        step: SupportsIndex,
+        progress: Mapping[str, Any] | None = None,
+        *,
+        metric: SupportsFloat | None = None,
+    ) -> None:
         """Save the state after `step` steps with each rank's `progress`: plain values, and tensors (loaded to the CPU).
 
         With a `metric`, the checkpoint with the best one is kept as well as the last few.
         """
+        step, metric = checked_step(step), checked_metric(metric)
         self.wait()
         self._check_own(step)
-        given, plain = dict(progress or {}), self._state.plain()
+        given, plain = named_values(progress), self._state.plain()
         also = {name: item.state_dict() for name, item in self._also.items()}
         self._check_loadable(given, plain, also)
         own = RankState(progress=snapshot(given), plain=snapshot(plain), random=random_state(), also=snapshot(also))
@@ -130,6 +146,7 @@ class Checkpointer:
         tensors = self._stage.copy(self._state.tensors(with_buffers=self._rank == 0))
         best = (metric, step) if metric is not None and self._is_best(metric) else self._best
         about = About(step, self._size, metric, best)
+        self._met = self._size == 1
         self._thread = threading.Thread(target=self._write, args=(about, tensors, own), name="checkpoint", daemon=True)
         self._thread.start()
         if not self._asynchronous:
@@ -137,6 +154,8 @@ class Checkpointer:
 
     def load(self, which: str = "last") -> dict[str, Any] | None:
         """Load the newest good checkpoint (or the `best`); returns the progress given to it, or None."""
+        if which not in ("last", "best"):
+            raise ValueError(f"which={which!r} is last or best; for one of another training give resume_from=FOLDER")
         self.wait()
         candidates = self._candidates()
         if which == "best":
@@ -160,6 +179,9 @@ class Checkpointer:
     def wait(self) -> None:
         """Return when nothing is being written; raises CheckpointFailed after too many failures in a row."""
         if self._thread is not None:
+            self._thread.join(_PATIENCE_S)
+            if self._thread.is_alive() and not self._met:
+                log.warning("rank %d waits for other ranks to save as well. %s", self._rank, _EVERY_RANK)
             self._thread.join()
             self._thread = None
         if self._failures >= self._max_failures:
@@ -176,6 +198,7 @@ class Checkpointer:
 
     def _check_own(self, step: int) -> None:
         """Another training's checkpoint is not replaced; that others lie there is said once."""
+        self._folder.check_held()
         if step in self._foreign:
             raise CheckpointFailed(
                 f"{self._folder.path}/step_{step} is there already, and this training did not load it",
@@ -184,7 +207,7 @@ class Checkpointer:
         if self._foreign and not self._warned and self._leads:
             log.warning(
                 "%s holds checkpoints that this training did not load (the newest: step_%d). They are kept, and the "
-                "next load() takes the newest: give each training a folder of its own",
+                "next load() takes the newest: give each training its own folder",
                 self._folder.path,
                 max(self._foreign),
             )
@@ -194,10 +217,11 @@ class Checkpointer:
         return [step for step, _ in checkpoints_in(self._folder.path)]
 
     def _failed(self, what: str) -> CheckpointFailed:
-        return CheckpointFailed(
-            f"{what} could not be written to {self._folder.path}: {self._problem}",
-            "Free space there or give another folder; the older checkpoints are intact.",
-        )
+        if self._met:
+            advice = "Free space there or give another folder; the older checkpoints are intact."
+        else:
+            advice = f"{_EVERY_RANK}; if all did, see how another rank ended. The older checkpoints are intact."
+        return CheckpointFailed(f"{what} could not be written to {self._folder.path}: {self._problem}", advice)
 
     def _check_loadable(self, progress: Mapping[str, Any], plain: PlainState, also: Mapping[str, Value]) -> None:
         """Once for every name and type, since it takes time."""
@@ -223,7 +247,8 @@ class Checkpointer:
         try:
             self._problem = self._find_problem(about, tensors, own)
         except Exception as error:  # such as that of a rank that died while they agreed
-            self._problem = f"{type(error).__name__}: {error}"
+            self._met = False
+            self._problem = f"another rank did not take part, or has ended ({type(error).__name__}: {error})"
         if self._problem is None:
             self._failures, self._best = 0, about.best
             return
@@ -232,6 +257,10 @@ class Checkpointer:
 
     def _find_problem(self, about: About, tensors: dict[str, Tensor], own: RankState) -> str | None:
         """After each step the ranks hear of each other's problems, so that none waits for one that failed."""
+        numbers = self._gather(about.step)
+        if len(set(numbers)) > 1:
+            return f"the ranks save after different numbers of steps ({', '.join(map(str, numbers))})"
+        self._met = True
         steps: tuple[Callable[[], None], ...] = (
             lambda: self._prepare(about.step),
             lambda: self._write_shards(about, tensors, own),
@@ -336,11 +365,12 @@ class Checkpointer:
 
     def _claim_folder(self) -> None:
         """Two trainings would remove what the other one is writing."""
+        self._folder.hold()
         problem = self._agree(lambda: self._folder.claim() if self._leads else None)
         if problem is not None:
             raise CheckpointFailed(
                 f"the checkpoint folder {self._folder.path} cannot be used: {problem}",
-                "Give each training a folder of its own, or wait until the other has ended.",
+                "Give each training its own folder, or wait until the other has ended.",
             )
 
     # Reading
@@ -408,7 +438,7 @@ class Checkpointer:
         if missing := sorted(self._also.keys() - states.keys()):
             raise NoGoodCheckpoint(
                 f"the checkpoint {folder} has no state of {missing[0]!r}, which is given as `also`",
-                f"It has {', '.join(sorted(states)) or 'none at all'}: leave out what it lacks, or start anew.",
+                f"It has {', '.join(sorted(states)) or 'none at all'}: leave out what it lacks, or start again.",
             )
         for name, item in self._also.items():
             item.load_state_dict(states[name])

@@ -6,12 +6,14 @@ import contextlib
 import errno
 import fcntl
 import logging
+import operator
 import os
 import re
 import shutil
 import weakref
 from collections.abc import Collection
 from pathlib import Path
+from typing import SupportsFloat, SupportsIndex
 
 from muster.errors import MusterError
 from muster.training import integrity
@@ -35,6 +37,10 @@ class InUse(Exception):
     """Another training writes there."""
 
 
+_holders: weakref.WeakValueDictionary[Path, CheckpointFolder] = weakref.WeakValueDictionary()
+"""The object of this process that writes to a folder: a lock keeps out other processes alone."""
+
+
 class CheckpointFolder:
     """Folders `step_N`, and hidden ones on their way to such a name or from it."""
 
@@ -42,6 +48,18 @@ class CheckpointFolder:
         self.path = path
         self._descriptor: int | None = None
         self._close: weakref.finalize[[int], CheckpointFolder] | None = None
+
+    def hold(self) -> None:
+        """Take it over from whatever object of this process had it, which `check_held` tells that one."""
+        _holders[self.path.resolve()] = self
+
+    def check_held(self) -> None:
+        """Two objects would replace and remove each other's checkpoints."""
+        if _holders.get(self.path.resolve(), self) is not self:
+            raise CheckpointFailed(
+                f"another checkpointer of this script, made later, writes to {self.path}",
+                "Give each a folder of its own, or give all models and optimizers to one, as mappings by name.",
+            )
 
     def claim(self) -> None:
         """Keep other trainings out until `release` or the end of this process, and take back what one left behind.
@@ -137,7 +155,7 @@ def find_folders(folder: str | Path | None, resume_from: str | Path | None) -> t
         raise ValueError(f"resume_from={str(resume_from)!r}: there is no such folder")
     own = os.environ.get("MUSTER_CHECKPOINT_DIR")
     if own and folder is not None and os.environ.get("RANK", "0") == "0":
-        log.warning("checkpoints go to the run's own folder, and %s is not used (resume_from reads from one)", folder)
+        log.warning("checkpoints go to the run's own folder; %s is not used (resume_from=… loads from it)", folder)
     given = own or folder
     if given is None:
         raise ValueError("outside Muster checkpoints need a folder")
@@ -150,6 +168,25 @@ def unusable(what: list[str]) -> NoGoodCheckpoint:
     return NoGoodCheckpoint(
         f"no checkpoint can be used: {'; '.join(what)}", "Move them away to start from the beginning."
     )
+
+
+def checked_step(step: SupportsIndex) -> int:
+    """A number of steps, as a checkpoint is named after it."""
+    try:
+        found = operator.index(step)
+    except TypeError:
+        raise TypeError(f"step={step!r} ({type(step).__name__}) must be a whole number: int(…) makes it one") from None
+    if found < 0:
+        raise ValueError(f"step={found} must not be negative")
+    return found
+
+
+def checked_metric(metric: SupportsFloat | None) -> float | None:
+    """A plain number, also from a tensor or a number of NumPy."""
+    try:
+        return None if metric is None else float(metric)
+    except (TypeError, ValueError):
+        raise TypeError(f"metric={metric!r} ({type(metric).__name__}) must be a single number") from None
 
 
 def read_about(folder: Path) -> About | None:

@@ -21,7 +21,7 @@ class LARS(LayerwiseOptimizer):
     def __init__(
         self,
         params: Iterable[Any],
-        lr: float,
+        lr: float = 2.5,
         *,
         momentum: float = 0.9,
         weight_decay: float = 1e-4,

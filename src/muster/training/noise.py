@@ -5,6 +5,7 @@ Large-Batch Training" (2018): data parallel training has both at hand, before an
 """
 
 # Annotations are evaluated here: DDP reads those of its hook.
+import math
 from dataclasses import dataclass
 from typing import TypedDict
 
@@ -40,6 +41,10 @@ class NoiseScale:
 
     def attach(self, network: DistributedDataParallel) -> None:
         """Watch the gradients of a network; call `step` after each of its synchronised backward passes."""
+        if not isinstance(network, DistributedDataParallel):
+            raise TypeError(
+                f"{type(network).__name__} does not reduce gradients: attach it to the DistributedDataParallel"
+            )
         self._group = network.process_group
         network.register_comm_hook(self, _watch_and_reduce)
 
@@ -110,8 +115,10 @@ class Advice:
 
 def advise(batch_size: int, noise_scale: float) -> Advice:
     """With steps proportional to `1 + noise_scale / batch_size`, which is what the noise scale means."""
-    if batch_size < 1 or not noise_scale > 0:
-        raise ValueError(f"a batch of {batch_size} and a noise scale of {noise_scale}: both must be positive")
+    if batch_size < 1 or not 0 < noise_scale < math.inf:
+        raise ValueError(
+            f"a batch of {batch_size} and a noise scale of {noise_scale}: both must be positive, and finite"
+        )
     saves = 1 - _steps(2 * batch_size, noise_scale) / _steps(batch_size, noise_scale)
     extra = 1 + batch_size / noise_scale
     pays, about = batch_size < noise_scale, _rounded(noise_scale)

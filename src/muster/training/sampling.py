@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import TypedDict, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import SupportsIndex, TypedDict, TypeVar
 
 import torch
 from torch import Tensor
@@ -46,6 +46,13 @@ class ResumableSampler:
         order: Callable[[int], Tensor] | None = None,
         with_epoch: bool = False,
     ) -> None:
+        _check_whole(length=length, batch_size=batch_size, rank=rank, world_size=world_size)
+        if batch_size < 1 or not 0 <= rank < world_size:
+            raise ValueError(
+                f"batch_size={batch_size}, rank={rank}, world_size={world_size}: a batch has at least one sample, and "
+                "ranks count from 0 to below world_size. Give what `join()` found: rank=world.rank, "
+                "world_size=world.size"
+            )
         if length < batch_size * world_size:
             raise ValueError(f"{length} samples do not fill one step of {world_size} x {batch_size}")
         self.length, self.batch_size, self.seed = length, batch_size, seed
@@ -93,6 +100,7 @@ class ResumableSampler:
 
     def set_batch_size(self, batch_size: int) -> None:
         """Go on with another batch for each rank, behind the batch in hand; a loader begins anew after it."""
+        _check_whole(batch_size=batch_size)
         if batch_size < 1 or self.length < batch_size * self.world_size:
             raise ValueError(
                 f"batch_size={batch_size}: {self.length} samples must fill one step of {self.world_size} ranks, and it "
@@ -125,6 +133,10 @@ class ResumableSampler:
 
     def restore(self, state: SamplerState) -> None:
         """Go on from there; the samples that are left are shared out anew."""
+        if not isinstance(state, Mapping) or not SamplerState.__required_keys__ <= state.keys():
+            raise TypeError(
+                f"{state!r} is no position: give what `state()` returned, from the progress of a checkpoint"
+            )
         if state["length"] != self.length:
             raise ValueError(f"the checkpoint was made with {state['length']} samples, the data has {self.length} now")
         self._begin_at(state["epoch"], [(int(begin), int(end)) for begin, end in state["remaining"]])
@@ -157,6 +169,13 @@ class ResumableSampler:
 
     def _shuffled(self, epoch: int) -> Tensor:
         return torch.randperm(self.length, generator=torch.Generator().manual_seed(self.seed * 1_000_003 + epoch))
+
+
+def _check_whole(**numbers: object) -> None:
+    for name, value in numbers.items():
+        if not isinstance(value, SupportsIndex):
+            means = "len(dataset)" if name == "length" else "a whole number"
+            raise TypeError(f"{name} is {type(value).__name__}; give {means}")
 
 
 def _concatenated(ranges: Ranges) -> Tensor:

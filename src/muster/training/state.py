@@ -56,7 +56,9 @@ class TrainingState:
 
     def __init__(self, model: Models, optimizer: Optimizers | None = None) -> None:
         self._models = model if isinstance(model, Mapping) else {"": model}
-        given = {"": optimizer} if isinstance(optimizer, Optimizer) else optimizer or {}
+        given = {"": optimizer} if isinstance(optimizer, Optimizer) else {} if optimizer is None else optimizer
+        _check_kinds("model", self._models, nn.Module)
+        _check_kinds("optimizer", given, Optimizer)
         self._optimizers = list(given.values())
         self._names = {
             parameter: _within(key, name)
@@ -177,6 +179,13 @@ def snapshot(values: T) -> T:
     return tree_map(copied, values)
 
 
+def named_values(progress: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What a script gives to a save, as a dict of its own."""
+    if progress is not None and not isinstance(progress, Mapping):
+        raise TypeError(f"progress is {type(progress).__name__}; give a dict, such as {{'step': step}}")
+    return dict(progress or {})
+
+
 def check_loadable(name: str, value: object) -> None:
     """Raise TypeError for what `torch.save` takes, and `torch.load` refuses since it could be anything."""
     content = io.BytesIO()
@@ -210,6 +219,20 @@ def set_random_state(state: RandomState) -> None:
         torch.cuda.set_rng_state(state["cuda"])
     if "numpy" in state and "numpy" in sys.modules:
         sys.modules["numpy"].random.set_state(tuple(state["numpy"]))
+
+
+def _check_kinds(what: str, given: object, kind: type) -> None:
+    """TypeError for anything but a mapping of names to things of a kind."""
+    if not isinstance(given, Mapping):
+        wrong = f"{what} is {type(given).__name__}"
+    elif others := [name for name, item in given.items() if not isinstance(item, kind)]:
+        wrong = f"{what}{[others[0]] if others[0] else ''} is {type(given[others[0]]).__name__}"
+    else:
+        return
+    raise TypeError(
+        f"{wrong}, not a torch {kind.__name__}. It is Checkpointer(model, optimizer, folder), and several are given by "
+        'name: Checkpointer({"g": g, "d": d}, {"g": a, "d": b}, folder)'
+    )
 
 
 def _owners(optimizers: Mapping[str, Optimizer], names: Mapping[nn.Parameter, str]) -> dict[nn.Parameter, Optimizer]:

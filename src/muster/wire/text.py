@@ -38,6 +38,8 @@ def refused_value(kind: str, given: object, bounds: Mapping[str, object], otherw
         return f"{given!s} is out of range; give {_BOUNDS[kind].format(**bounds)}"
     if kind == "literal_error":
         return f"{shown} is not allowed; give {bounds.get('expected')}"
+    if kind == "value_error":
+        return otherwise.removeprefix("Value error, ")
     wanted = next((words for begin, words in _WANTED.items() if kind.startswith(begin)), None)
     return f"{shown} is not {wanted}" if wanted else f"{shown}: {otherwise}"
 

@@ -75,4 +75,5 @@ while progress.epoch < args.epochs and not is_last:
     else:
         progress.epoch, progress.done = progress.epoch + 1, 0
 if accelerator.is_main_process and not is_last:
-    torch.save(average.module.state_dict(), "model.pt")
+    Path("outputs").mkdir(exist_ok=True)
+    torch.save(average.module.state_dict(), "outputs/model.pt")

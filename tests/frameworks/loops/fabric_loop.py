@@ -64,4 +64,5 @@ while state["epoch"] < args.epochs and not is_last:
     else:
         state.update(epoch=state["epoch"] + 1, done=0)
 if fabric.global_rank == 0 and not is_last:
-    torch.save(average.module.state_dict(), "model.pt")
+    Path("outputs").mkdir(exist_ok=True)
+    torch.save(average.module.state_dict(), "outputs/model.pt")

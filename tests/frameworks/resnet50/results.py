@@ -21,7 +21,7 @@ class Quality:
     """`one process` or `two ranks`."""
     versions: dict[str, str]
     first_difference: float | None = None
-    """Of the loss from PyTorch's, in the first two steps."""
+    """Of the loss from PyTorch's, in the first three steps."""
     largest_difference: float | None = None
     """The same in any of the twelve."""
     top1: float | None = None
@@ -44,7 +44,7 @@ def read() -> list[Quality]:
 def table(qualities: Iterable[Quality]) -> str:
     """The start first, then the trainings on two ranks."""
     found = list(qualities)
-    text = "| one process, from PyTorch's first weights | versions | loss apart, steps 1 and 2 | steps 1 to 12 |\n"
+    text = "| one process, from PyTorch's first weights | versions | loss apart, steps 1 to 3 | steps 1 to 12 |\n"
     text += "|---|---|---|---|\n"
     for quality in found:
         if quality.largest_difference is not None:

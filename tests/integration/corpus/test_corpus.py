@@ -48,7 +48,8 @@ def test_job_files_of_v2(corpus: Path) -> None:
 
 def test_python_of_v2(corpus: Path) -> None:
     said = submitted(corpus / "v2", "submit.py")
-    assert "epochs 3; schedule constant; rose.txt" in said and "status: Completed" in said
+    assert "epochs 2; schedule constant; rose.txt" in said and "status: Completed" in said
+    assert "kept: {'kind': 'changed', 'looked': 'at'} with the SDK command many" in said and "[]" in said
     assert "output: model_output" in said and "page: http" in said and "jobs: 1" in said
     assert (corpus / "v2/downloaded/named-outputs/model_output/model_0.txt").read_text() == "weights"
 
@@ -107,7 +108,8 @@ def test_files_of_data_environments_and_datastores(corpus: Path) -> None:
 def test_scripts_of_notebooks_complete(corpus: Path) -> None:
     folder = corpus / "notebooks"
     said = {script.name: submitted(folder, script.name) for script in sorted(folder.glob("*.py"))}
-    assert "[0.1, 0.2]" in said["children.py"]
+    assert "[0.1, 0.2]" in said["children.py"] and "runs [True] 3" in said["children.py"]
+    assert "kept as numbers-tabular" in said["tabular.py"]
     assert (
         "local AmlCompute True Succeeded" in said["workspace_calls.py"]
         and "the same: True" in said["workspace_calls.py"]
@@ -122,6 +124,7 @@ def test_scripts_of_notebooks_complete(corpus: Path) -> None:
     assert "files ['test.csv', 'train.csv']" in said["several_files.py"]
     assert (folder / "got-one/named-outputs/kept/numbers.csv").exists()
     assert "files ['numbers.csv']" in said["upload_again.py"] and "kept in ['/said.txt']" in said["upload_again.py"]
+    assert "referenced ['numbers.csv']" in said["data_reference.py"]
     # Whichever script made it first said how large it is.
     assert "cpu-cluster of type amlcompute, the compute size is Standard_D" in said["v2_command.py"]
 

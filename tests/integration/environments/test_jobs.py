@@ -214,7 +214,14 @@ def test_a_build_survives_the_death_of_its_agent_and_of_its_own_process(shelf: S
 def builders(shelf: Shelf) -> list[psutil.Process]:
     """Processes that build; the package's own gate is below them."""
     roots = [item for item in psutil.process_iter() if _is_builder(item, shelf)]
-    return [*roots, *(child for root in roots for child in root.children(recursive=True))]
+    return [*roots, *(child for root in roots for child in _below(root))]
+
+
+def _below(process: psutil.Process) -> list[psutil.Process]:
+    try:
+        return process.children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
 
 
 def _is_builder(process: psutil.Process, shelf: Shelf) -> bool:
@@ -257,7 +264,7 @@ def test_what_a_file_describes_is_registered_from_the_command_line(shelf: Shelf,
     assert view["status"] == "Completed" and view["environment"]["name"] == "project"
     assert "project  version 2" in register("project", "requirements.txt").stdout
     (site.folder / "named.yml").write_text("command: python train.py\nenvironment: pytorch\n")
-    assert "named.yml describes no environment of its own" in register("project", "named.yml").stderr
+    assert "named.yml does not describe an environment" in register("project", "named.yml").stderr
     assert "there is no file missing.yml" in register("project", "missing.yml").stderr
     assert "'a b' cannot be the name of an environment" in register("a b", "requirements.txt").stderr
 

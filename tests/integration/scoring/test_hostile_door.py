@@ -105,6 +105,12 @@ def test_only_the_endpoints_own_keys_open_it(site: Site, key: str) -> None:
     assert len(site.blue.heard) == heard
 
 
+def test_more_headers_than_a_replica_takes_are_refused_before_it_is_asked(site: Site) -> None:
+    heard = len(site.blue.heard)
+    assert site.ask("POST /score HTTP/1.1", *["X: y"] * 15_000).startswith(b"HTTP/1.1 431")
+    assert len(site.blue.heard) == heard
+
+
 def test_what_neighbours_say_to_each_other_is_not_passed_on(site: Site) -> None:
     said = site.ask(
         "POST /score HTTP/1.1", "Connection: keep-alive, X-Mine", "X-Mine: 1", "TE: trailers", "Proxy-Authorization: p",

@@ -47,7 +47,10 @@ def served(cli: Any, port: int) -> Iterator[str]:
     (cli.folder / "model").mkdir()
     (cli.folder / "model" / "suffix.txt").write_text("!")
     cli.script("score.py", SCRIPT)
-    done = cli("serve", "score.py", "--model", "./model", "--port", str(port), "--replicas", "2", "--detach")
+    done = cli(
+        "serve", "score.py", "--model", "./model", "--port", str(port), "--replicas", "2", "--detach",
+        "--set", "environment_variables.AML_CORS_ORIGINS=https://app.example.org",
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     run = done.stdout.strip()
     wait_until(lambda: cli("logs", run).stdout.count("is ready") == 2, 60, "two replicas")
@@ -79,6 +82,22 @@ def test_the_inference_servers_contract(cli: Any, served: str, port: int) -> Non
     ).stdout
     assert "200 OK" in shown and '"said": "hi!"' in shown
     assert "x-ms-run-function-failed: false" in shown and "x-request-id" in shown
+    assert "access-control" not in shown
+    page = subprocess.run(
+        [
+            "curl",
+            "-si",
+            "-d",
+            '{"text": "hi"}',
+            "-H",
+            "Origin: https://app.example.org",
+            f"http://127.0.0.1:{port}/score",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert "access-control-allow-origin: https://app.example.org" in page
     assert ask(port, None, "/", "GET") == (200, "Healthy")
     assert ask(port, '{"teapot": 1}') == (418, "short and stout")
     assert ask(port, None, "/score?text=hello", "GET")[1]["said"] == "hello!"

@@ -31,7 +31,7 @@ def test_a_next_step_names_what_the_server_knows(site: Site) -> None:
     assert site.wait(good)["status"] == "Completed"
     verdict = site.wait(site.run(command="python train.py", code="."))["verdict"]
     assert verdict["code"] == "environment"
-    assert "`helpers.py` lies beside the script" in verdict["next"]
+    assert "`helpers.py` is next to the script" in verdict["next"]
     assert f"completed in run {good}" in verdict["next"]
 
 

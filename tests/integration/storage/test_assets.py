@@ -83,7 +83,7 @@ def test_an_asset_whose_place_was_written_to_is_refused(
     storage.create_datastore(NewDatastore("here", "local", {"path": str(digits)}))
     storage.create_asset(NewAsset("here", "azureml://datastores/here/paths/"))
     (digits / "sub/b.txt").write_text("c")
-    with pytest.raises(MusterError, match="is not what it was"):
+    with pytest.raises(MusterError, match="has changed"):
         storage.download_asset("here", None, tmp_path / "back")
     run = site.run(
         command="cat ${{inputs.x}}/sub/b.txt",
@@ -119,7 +119,7 @@ def test_an_asset_that_was_changed_behind_its_back_is_given_to_no_job(
     assert other["verdict"]["code"] == "data_unavailable"
     assert "is not what was registered as soft:1" in other["verdict"]["message"]
     file.write_text("longer")
-    with pytest.raises(Conflict, match=r"sub/b\.txt of the data asset soft:1 is not what it was"):
+    with pytest.raises(Conflict, match=r"sub/b\.txt of the data asset soft:1 has changed"):
         storage.download_asset("soft", None, tmp_path / "back")
 
 
@@ -174,7 +174,10 @@ def test_a_job_with_data_that_is_not_there_is_refused_before_anything_starts(sit
     twice = {name: {"path": "azureml://datastores/workspaceblobstore/paths/out"} for name in ("a", "b")}
     with pytest.raises(JobError, match=r"outputs.b: .* is the place of outputs.a too"):
         site.run(command="true", outputs=twice)
-    for path, message in {"https://host/x": "in no datastore", "results": "no address that can be written"}.items():
+    for path, message in {
+        "https://host/x": "not in any datastore",
+        "results": "no address that can be written",
+    }.items():
         with pytest.raises(JobError, match=message):
             site.run(command="true", outputs={"o": {"path": path}})
     assert [run.id for run in site.client.runs()] == before

@@ -221,7 +221,7 @@ def test_advice_fits_what_went_wrong(site: Site, storage: Storage, tmp_path: Pat
     storage.create_asset(NewAsset("spoilt", "azureml://datastores/spoilt/paths/"))
     (root / "a.txt").write_text("wrong")
     spoilt = muster(site.folder, "data", "download", "spoilt:1", "--to", str(tmp_path / "copy"))
-    assert b"a.txt of the data asset spoilt:1 is not what it was when the asset was made" in spoilt.stderr
+    assert b"a.txt of the data asset spoilt:1 has changed since the asset was made" in spoilt.stderr
     assert b"Type the command again" not in spoilt.stderr
     refused = muster(site.folder, "data", "sync", str(root / "a.txt"), f"{A}/x")
     assert refused.returncode and b"sync is for folders" in refused.stderr

@@ -1,4 +1,4 @@
-"""File servers with a real nfs-ganesha, read through libnfs: filled, killed, resized, kept and deleted."""
+"""File servers with a real nfs-ganesha and with Muster's own, read through libnfs: filled, killed, resized, deleted."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def listed(view: FileServerView, path: str = "") -> set[str]:
 def nfs_process(view: FileServerView) -> psutil.Process:
     """The NFS server of this file server alone."""
     for process in psutil.process_iter(["cmdline"]):
-        if f"{view.folder}/state/ganesha.conf" in (process.info["cmdline"] or ()):
+        if {f"{view.folder}/state/ganesha.conf", f"{view.folder}/state/nfs.json"} & {*(process.info["cmdline"] or ())}:
             return process
     raise AssertionError("no NFS server runs")
 
@@ -109,6 +109,30 @@ def test_data_of_a_container_are_served_and_survive_kills(
     back = servers.show("pictures")
     assert (back.port, back.run) == (pictures.port, pictures.run)
     assert read(back, "train/a.bin") == BYTES
+
+
+def test_musters_own_server_serves_where_ganesha_cannot(site: Site, blob: Container, tmp_path: Path) -> None:
+    if shutil.which("nfs-cat") is None:
+        pytest.skip("not installed: libnfs-utils (make system)")
+    servers = FileServers(site.client.calls)
+    servers.create(new_file_server("own", "1GB", folder=str(tmp_path / "served#")))
+    view = servers.until_served("own")
+    assert view.state == "serving", view.why
+    assert b"by Muster's own server" in site.log(view.run or "")
+    blob.put("set/a.bin", BYTES)
+    filled(servers, "own", "azureml://datastores/blob/paths/set", "train")
+    assert read(view, "train/a.bin") == BYTES
+    assert listed(view, "train") == {"a.bin"}
+    nfs_process(view).kill()
+    wait_until(lambda: servers.show("own").restarts == 1, 30.0, "the restart")
+    again = servers.show("own")
+    assert (again.state, again.port) == ("serving", view.port)
+    assert read(again, "train/a.bin") == BYTES
+    process = nfs_process(again)
+    servers.delete("own")
+    servers.until_gone("own")
+    process.wait(30)
+    assert not Path(view.folder or "").exists()
 
 
 def test_it_serves_without_the_workspaces_server(pictures: FileServerView, site: Site, blob: Container) -> None:

@@ -127,7 +127,7 @@ def test_a_download_that_is_killed_goes_on_where_it_was(site: Site, blob: Contai
     run = site.run(**reads("set", "ro_mount"))
 
     def under_way() -> bool:
-        journals = list((cache / "partial").glob("*/journal.jsonl"))
+        journals = list((cache / "trees" / ".partial").glob("*/journal.jsonl"))
         return bool(journals) and journals[0].stat().st_size > 200
 
     wait_until(lambda: under_way() or site.view(run)["status"] not in ("Queued", "Provisioning", "Preparing"), 30.0)

@@ -1,4 +1,4 @@
-"""Storage of others: an S3 server and a plain web server, both real, through fsspec and the standard library."""
+"""Storage of others: servers of S3, GCS and plain HTTP, all real, through fsspec and the standard library."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import os
 import re
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from gcp_storage_emulator.server import APIThread
+from gcp_storage_emulator.storage import Storage as GcsStorage
 from moto.server import ThreadedMotoServer
 from tests.integration.server.conftest import Site
 from tests.integration.storage.test_chores import content, copy, make
@@ -29,42 +32,63 @@ def site(shared_site: Site) -> Site:
     return shared_site
 
 
-@pytest.fixture(scope="module")
-def s3() -> Iterator[str]:
-    """The address of an S3 server."""
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+@dataclass(frozen=True)
+class Buckets:
+    """A server of buckets, and what opens them."""
+
+    protocol: str
+    endpoint: str
+    credential: dict[str, str]
+
+    def register(self, storage: Storage, name: str) -> str:
+        """A new bucket as a datastore; returns its name."""
+        name = f"{name}-{self.protocol}"
+        options = {"endpoint_url": self.endpoint, "skip_instance_cache": True}
+        place = {"url": f"{self.protocol}://{name}", "options": options}
+        credential = {"secret_options": self.credential}
+        storage.create_datastore(NewDatastore(name, "fsspec", place, credential, create=True))
+        return name
 
 
-def bucket(storage: Storage, endpoint: str, name: str, **changes: object) -> None:
-    options = {"url": f"s3://{name}", "options": {"endpoint_url": endpoint, "skip_instance_cache": True}}
-    credential = {"secret_options": {"key": "someone", "secret": "a secret", **changes}}
-    storage.create_datastore(NewDatastore(name, "fsspec", options, credential, create=True))
+@pytest.fixture(scope="module", params=["s3", "gs"])
+def buckets(request: pytest.FixtureRequest) -> Iterator[Buckets]:
+    if request.param == "s3":
+        s3 = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+        s3.start()
+        host, port = s3.get_host_and_port()
+        yield Buckets("s3", f"http://{host}:{port}", {"key": "someone", "secret": "a secret"})
+        s3.stop()
+        return
+    gcs = APIThread("127.0.0.1", 0, GcsStorage(use_memory_fs=True))
+    gcs.start()
+    gcs.is_running.wait()
+    host, port = gcs._httpd.server_address
+    yield Buckets("gs", f"http://{host}:{port}", {"token": "anon", "project": "tests"})
+    gcs.join(timeout=1)
 
 
-def test_a_bucket_is_made_filled_read_and_given_to_a_job(site: Site, storage: Storage, s3: str, tmp_path: Path) -> None:
-    bucket(storage, s3, "photos")
-    assert "writes, reads back and removes a file" in storage.test_datastore("photos")
+def test_a_bucket_is_made_filled_read_and_given_to_a_job(
+    site: Site, storage: Storage, buckets: Buckets, tmp_path: Path
+) -> None:
+    name = buckets.register(storage, "photos")
+    assert "writes, reads back and removes a file" in storage.test_datastore(name)
     made = make(tmp_path / "source")
-    address = "azureml://datastores/photos/paths/in"
+    address = f"azureml://datastores/{name}/paths/in"
     assert len(copy(storage, tmp_path / "source", address)) == 4
     assert copy(storage, tmp_path / "source", address) == []
     copy(storage, address, tmp_path / "back")
     assert content(tmp_path / "back") == made
-    asset = storage.create_asset(NewAsset("photos", address))
+    asset = storage.create_asset(NewAsset(name, address))
     assert asset.num_files == 4
     run = site.run(
         command="cat ${{inputs.x}}/a.txt; cp ${{inputs.x}}/a.txt ${{outputs.y}}/b.txt",
-        inputs={"x": {"type": "uri_folder", "path": "azureml:photos:1", "mode": "download"}},
-        outputs={"y": {"path": "azureml://datastores/photos/paths/out"}},
+        inputs={"x": {"type": "uri_folder", "path": f"azureml:{name}:1", "mode": "download"}},
+        outputs={"y": {"path": f"azureml://datastores/{name}/paths/out"}},
     )
     view = site.wait(run)
     assert view["status"] == "Completed", view["verdict"]
     assert site.log(run) == b"a"
-    copy(storage, "azureml://datastores/photos/paths/out/b.txt", tmp_path / "b.txt")
+    copy(storage, f"azureml://datastores/{name}/paths/out/b.txt", tmp_path / "b.txt")
     assert (tmp_path / "b.txt").read_text() == "a"
 
 
@@ -140,17 +164,30 @@ def test_what_a_web_server_does_not_give_is_named(storage: Storage, web: str, tm
     assert not list(tmp_path.glob("*.bin"))
 
 
-def test_names_with_signs_that_patterns_have_arrive_as_they_are(storage: Storage, s3: str, tmp_path: Path) -> None:
-    bucket(storage, s3, "odd")
+def test_an_input_that_is_refused_is_named_with_the_way_to_other_data(site: Site, web: str) -> None:
+    Files.files = {"small.txt": b"small"}
+    run = site.run(
+        command="true",
+        inputs={"x": {"type": "uri_file", "path": f"{web}/secret/small.txt", "mode": "download"}},
+    )
+    verdict = site.wait(run)["verdict"]
+    assert verdict["code"] == "data_unavailable"
+    assert "Other data in its place: --input x=PATH." in verdict["next"]
+
+
+def test_names_with_signs_that_patterns_have_arrive_as_they_are(
+    storage: Storage, buckets: Buckets, tmp_path: Path
+) -> None:
+    store = buckets.register(storage, "odd")
     source = tmp_path / "source"
     source.mkdir()
     for name in ("star*", "q?mark.txt", "[a-z].txt", "100%.txt", "%41.txt", "{a,b}"):
         (source / name).write_text(name)
     # As good names beside them as a pattern could find.
     (source / "starry").write_text("starry")
-    copy(storage, source, "azureml://datastores/odd/paths/in")
-    assert sorted(entry.path for entry in storage.files("odd", "in")) == sorted(content(source))
-    copy(storage, "azureml://datastores/odd/paths/in", tmp_path / "back")
+    copy(storage, source, f"azureml://datastores/{store}/paths/in")
+    assert sorted(entry.path for entry in storage.files(store, "in")) == sorted(content(source))
+    copy(storage, f"azureml://datastores/{store}/paths/in", tmp_path / "back")
     assert content(tmp_path / "back") == content(source)
 
 

@@ -18,6 +18,7 @@ from tests.sites.peers import WHERE, PeerNode, PeerSite
 
 from muster.host.http import Address, trust
 from muster.storage.connectors.base import SourceChanged, TransferError
+from muster.storage.grants import Grant
 from muster.storage.peers import asking, ledger, serving
 from muster.storage.peers.blocks import Row, shelf_name
 from muster.wire.data.access import GRANT_HEADER, FileEntry
@@ -144,6 +145,22 @@ def test_nodes_that_do_not_reach_each_other_read_the_source(site: PeerSite, node
     for node in nodes:
         # Closed already.
         node.close = lambda: None  # type: ignore[method-assign]
+
+
+def test_nodes_that_refuse_each_others_grants_read_the_source_and_say_so(
+    site: PeerSite, nodes: list[PeerNode], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So it is where clocks are hours apart."""
+
+    def early(*fields: Any) -> Grant:
+        *rest, not_before, expires_at, subject = fields
+        return Grant(*rest, not_before + 7_200, expires_at + 7_200, subject)
+
+    monkeypatch.setattr("tests.sites.peers.Grant", early)
+    source = Counted()
+    together(nodes[:2], source)
+    assert source.bytes <= 2 * TOTAL
+    assert site.unreachable
 
 
 def test_a_server_that_is_away_keeps_nobody_from_the_data(
@@ -306,3 +323,20 @@ def test_a_slow_peer_is_given_up(nodes: list[PeerNode], site: PeerSite) -> None:
     view = memoryview(bytearray(Row(Counted().listing()).length(0)))
     with pytest.raises(asking.PeerTrouble, match="too slow"):
         asking.Connections().fetch(offer, asking.trust_in(offer), 0, shelf(), view, patience_s=-1.0)
+
+
+@pytest.mark.parametrize("piece", [b"HTTP/1.1 100 Continue\r\n\r\n", b"X"])
+def test_a_peer_whose_answer_never_begins_is_given_up(
+    nodes: list[PeerNode], site: PeerSite, monkeypatch: pytest.MonkeyPatch, piece: bytes
+) -> None:
+    def begin_for_ever(handler: Any) -> None:
+        with suppress(OSError):
+            while True:
+                handler.wfile.write(piece)
+        handler.close_connection = True
+
+    monkeypatch.setattr(serving._Handler, "do_GET", begin_for_ever)
+    monkeypatch.setattr(http.client, "_MAXLINE", 1 << 40)
+    offer, view = site.offer("n0", shelf()), memoryview(bytearray(10))
+    with pytest.raises(asking.PeerTrouble, match="too slow"):
+        asking.Connections().fetch(offer, asking.trust_in(offer), 0, shelf(), view, patience_s=0.5)

@@ -41,6 +41,7 @@ def main() -> None:
         "fsdp": fully_sharded(folder / "fsdp"),
         "shared": shared(world),
         "refused": refused(world, folder / "held"),
+        "apart": apart(world, folder / "apart"),
     }
     left_alone(world, folder, found)
 
@@ -154,6 +155,17 @@ def refused(world, folder: Path) -> list[str]:
     if world.rank == 0:
         holder.communicate("done")
     return world.gather(said)
+
+
+def apart(world, folder: Path) -> list[str]:
+    """What each rank is told when they save after different numbers of steps."""
+    keeper = Checkpointer(nn.Linear(2, 2), None, folder)
+    keeper.save(5 + world.rank)
+    try:
+        keeper.close()
+    except CheckpointFailed as error:
+        return world.gather(str(error))
+    return world.gather("")
 
 
 def left_alone(world, folder: Path, found: dict[str, object]) -> None:

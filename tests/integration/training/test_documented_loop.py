@@ -36,7 +36,8 @@ def test_stopped_by_a_signal_and_started_again_it_has_the_same_losses(tmp_path: 
     second = losses(run_script(tmp_path / "stopped", script, *ARGUMENTS, ranks=2).stdout)
     assert min(map(int, second)) == max(map(int, first)) + 1
     assert {**first, **second} == alone
-    assert (tmp_path / "stopped" / "model.pt").read_bytes() == (tmp_path / "alone" / "model.pt").read_bytes()
+    stopped, alone_model = (tmp_path / name / "outputs" / "model.pt" for name in ("stopped", "alone"))
+    assert stopped.read_bytes() == alone_model.read_bytes()
 
 
 def stopped_after(folder: Path, script: Path, line: str) -> dict[str, str]:

@@ -12,7 +12,7 @@ import pytest
 from tests.integration.training.conftest import EXAMPLE, run_script
 
 EXACT = (
-    *("tensor", "sequence", "sharded", "data,tensor", "pipeline,tensor", "pipeline,data"),
+    *("tensor", "sequence", "sharded", "experts", "data,tensor", "pipeline,tensor", "pipeline,data"),
     *("gpipe", "1f1b", "interleaved", "local", "server", "locked"),
 )
 

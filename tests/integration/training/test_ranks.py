@@ -99,6 +99,12 @@ def test_every_rank_is_told_that_another_training_has_the_folder(found: dict[str
 
 def test_a_checkpoint_that_fails_with_a_rank_that_died_is_told(found: dict[str, Any]) -> None:
     assert "the last checkpoint could not be written" in found["alone"]
+    assert "another rank did not take part, or has ended" in found["alone"]
+    assert "Every rank must call save(), load() and close(), not rank 0 alone" in found["alone"]
+
+
+def test_ranks_that_save_after_different_steps_are_told(found: dict[str, Any]) -> None:
+    assert all("different numbers of steps (5, 6)" in said for said in found["apart"]) and len(found["apart"]) == 2
 
 
 def test_ranks_share_add_and_agree(found: dict[str, Any]) -> None:

@@ -21,7 +21,8 @@ QUALITY = {"segmentation": "miou", "detection": "map50", "text": "accuracy"}
 def test_a_task_trains_on_two_ranks_and_goes_on_from_its_checkpoint(place: Path, task: str) -> None:
     script = TASKS / f"{task}.py"
     always = (*SMALL[task], "--checkpoints", str(place / "kept"), "--out", str(place / "outputs"))
-    run_script(place, script, "--steps", "3", *always, ranks=2)
+    once = run_script(place, script, "--steps", "3", "--eval-every", "9", *always, ranks=2)
+    assert once.stdout.count(f"{QUALITY[task]} = ") == 1
     done = run_script(place, script, "--steps", "5", *always, ranks=2)
     assert "step 5/5" in done.stdout and "step 3/3" not in done.stdout
     figures = json.loads((place / "outputs/figures.json").read_text())

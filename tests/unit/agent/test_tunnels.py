@@ -54,7 +54,7 @@ def opened(url: str, refusal: str = "") -> FakeLink:
 def test_a_shared_folder_carries_no_tunnel_and_says_so() -> None:
     link = opened("file:/shared/spool")
     ((tunnel, said),) = link.refused
-    assert tunnel == "one" and "shared folder alone, which carries no tunnels" in said
+    assert tunnel == "one" and "shared folder, which cannot carry tunnels" in said
     assert not link.dialled
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.azureml.names import MODULES, REFUSED, WHOLE
+from muster.runtime.azureml_names import MODULES, REFUSED, WHOLE
 
 
 def run(tmp_path: Path, code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -87,6 +87,32 @@ def test_a_refusal_is_printed_without_a_traceback(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert done.stderr.startswith("error: the conda environment 'b' cannot be taken over")
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("config.save_to_directory('x')", "ScriptRunConfig of Muster has no 'save_to_directory'; it has "),
+        ("config.comand = config.argumnets", "has no 'argumnets'; it has arguments"),
+        ("ScriptRunConfig('.', scrip='a.py')", "unexpected keyword argument 'scrip'"),
+        (
+            "from azure.ai.ml.entities import Data; Data(pth='x')",
+            "Data.__init__() got an unexpected keyword argument 'pth'",
+        ),
+        ("Workspace.nothing", "Workspace of Muster has no 'nothing'; it has "),
+    ],
+)
+def test_what_a_class_does_not_have_is_said_without_a_traceback(tmp_path: Path, statement: str, said: str) -> None:
+    start = "from azureml.core import ScriptRunConfig, Workspace\nconfig = ScriptRunConfig('.', 'a.py')\n"
+    done = run(tmp_path, start + statement)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    first, hint = done.stderr.splitlines()
+    assert first.startswith(f"error: {tmp_path / 'submit.py'}:3: ") and said in first and "docs/coming" in hint
+
+
+def test_errors_of_the_script_itself_are_pythons(tmp_path: Path) -> None:
+    done = run(tmp_path, "from azureml.core import Run\nclass Mine: pass\nMine().nothing\n")
+    assert "AttributeError: 'Mine' object has no attribute 'nothing'" in done.stderr and "Traceback" in done.stderr
 
 
 @pytest.mark.parametrize(("words", "code"), [([], 2), (["--help"], 0), (["nothing.py"], 2)])

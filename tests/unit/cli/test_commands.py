@@ -124,7 +124,7 @@ def test_the_help_teaches_by_examples_in_groups() -> None:
     said = invoke("--help").output
     for heading in ("Run:", "Look:", "Keep and remove:", "Workspace:"):
         assert f"\n{heading}\n" in said
-    assert "$ muster run train.py --nodes 2 --procs 4 -- --epochs 3" in said
+    assert "\n    muster run train.py --nodes 2 --procs 4 -- --epochs 3\n" in said
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -137,7 +137,7 @@ def test_the_help_of_each_command_has_an_example(name: str) -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_example_can_be_parsed(name: str) -> None:
     command = group.commands[name]
-    for line in [*examples(command), WORDS[name].example]:
+    for line in examples(command):
         words = shlex.split(line.split(" > ")[0])
         assert words[:2] == ["muster", name]
         with command.make_context(name, words[2:]):
@@ -222,6 +222,16 @@ def test_a_dry_run_prints_every_rank_and_needs_no_server(tmp_path: Path, monkeyp
     assert "RANK=3" in said.output
     assert "train.py --rank 3" in said.output
     assert not (tmp_path / ".muster").exists()
+
+
+def test_a_dry_run_without_a_server_says_what_it_did_not_look_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job.yml").write_text("command: echo\ninputs: {d: {path: azureml:flowers:1}}\n")
+    said = invoke("run", "job.yml", "--dry-run")
+    assert said.exit_code == 0
+    assert "inputs.d: whether azureml:flowers:1 is there is not known" in " ".join(said.output.split())
 
 
 def test_a_dry_run_of_a_job_file_as_json_takes_options_into_account(

@@ -117,7 +117,7 @@ def test_a_server_for_one_folder_does_not_hide_its_own_runs(tmp_path: Path) -> N
     assert ref.server.url == "https://gpu-1:8910"
     other = create_workspace(tmp_path / "other")
     other.paths.server_dir.mkdir()
-    with pytest.raises(Conflict, match="workspace of its own"):
+    with pytest.raises(Conflict, match="its own workspace"):
         login.refuse_own_runs(tmp_path / "other")
 
 

@@ -160,7 +160,7 @@ def test_a_token_file_outside_the_folder_is_refused(tmp_path: Path, home: Path, 
     server = {"url": "http://127.0.0.1:1", "token_file": token_file.format(secret=tmp_path / "secret")}
     config = root / "workspace.json"
     config.write_text(json.dumps({**json.loads(config.read_text()), "server": server}))
-    with pytest.raises(AccessDenied, match="lies outside"):
+    with pytest.raises(AccessDenied, match="is outside of it"):
         find_workspace(folder)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from muster.control.endpoints import DRAINING, SERVING, STARTING, Member, Step, Wanted, next_steps
 from muster.wire import states
 
@@ -41,3 +43,28 @@ def test_a_front_door_that_ended_is_replaced_after_a_moment() -> None:
     assert next_steps([door], WANTED) == []
     assert next_steps([Member("door", None, 0, STARTING, states.FAILED, age_s=60)], WANTED) == [Step("replace", "door")]
     assert next_steps([Member("door", None, 0, STARTING, states.RUNNING, age_s=60)], WANTED) == []
+
+
+def test_the_parts_of_a_revision_serve_together_and_each_again_once_it_answers() -> None:
+    parts = [blue("one", 2, STARTING, ready=2), blue("two", 2, STARTING)]
+    wanted = {"blue": Wanted(2, 4)}
+    assert next_steps(parts, wanted) == []
+    parts[1] = blue("two", 2, STARTING, ready=2)
+    assert next_steps(parts, wanted) == [Step("serve", "one"), Step("serve", "two")]
+    serving = blue("one", 2, SERVING, ready=2)
+    assert next_steps([serving, blue("two", 2, STARTING)], wanted) == []
+    assert next_steps([serving, blue("two", 2, STARTING, ready=1)], wanted) == [Step("serve", "two")]
+
+
+def test_a_run_that_served_and_failed_gets_new_attempts_and_one_that_never_did_gets_none() -> None:
+    failed = Member("one", "blue", 2, SERVING, states.FAILED, age_s=60)
+    assert next_steps([failed], WANTED) == [Step("again", "one")]
+    assert next_steps([replace(failed, state=STARTING)], WANTED) == []
+    assert next_steps([replace(failed, status=states.CANCELED)], WANTED) == []
+    assert next_steps([replace(failed, revision=1), blue("new", 2, STARTING)], WANTED) == []
+
+
+def test_replicas_of_an_attempt_that_is_over_are_gone() -> None:
+    lost = Member("one", "blue", 2, SERVING, states.QUEUED, ready=2, lost=True)
+    assert next_steps([lost], WANTED) == [Step("lose", "one")]
+    assert next_steps([replace(lost, lost=False)], WANTED) == []

@@ -25,7 +25,7 @@ policies = st.builds(
 
 def test_an_error_of_the_job_is_final_unless_asked_for():
     decision = decide([Past("exception")], Policy(), "run")
-    assert decision == Stop("no further attempt: none are set for errors of the job (retry.user_error)")
+    assert decision == Stop("no further attempt: retry.user_error allows none for errors of the job")
     assert isinstance(decide([Past("exception")], Policy(user_error=1), "run"), Retry)
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from muster.diagnosis.foreign import LogFile, evidence_of
+from muster.diagnosis.foreign import LogFile, explained
 from muster.diagnosis.passages import TAIL_BYTES, is_explained, shortened
 from muster.diagnosis.similar import Earlier, similar_to
-from muster.diagnosis.verdict import judge
-from muster.wire.verdicts import RankEvidence, Verdict
+from muster.wire.verdicts import JobFacts, RankEvidence, Verdict
 
 RAISED = 'Traceback (most recent call last):\n  File "a.py", line 3, in f\nValueError: no\n'
 
 
 def told(*files: LogFile) -> Verdict:
-    return judge(evidence_of(files))
+    return explained(files, JobFacts())
 
 
 def test_a_single_log() -> None:
@@ -37,6 +36,61 @@ def test_the_ends_that_slurm_tells_of() -> None:
     assert told(LogFile("a", limit.replace("TIME LIMIT", "PREEMPTION"))).code == "preempted"
     assert told(LogFile("a", limit.replace(" DUE TO TIME LIMIT", ""))).code == "cancelled"
     assert told(LogFile("a", "x\nsrun: error: n1: task 0: Out Of Memory\n")).code == "host_oom"
+
+
+# What srun prints when one task has failed: it ends the others, which is no cancellation.
+REST_ENDED = (
+    "srun: Terminating StepId=9.0\n"
+    "slurmstepd: error: *** STEP 9.0 ON n1 CANCELLED AT 2026-11-16T08:00:00 ***\n"
+    "srun: error: n1: tasks 0-1,3: Terminated\n"
+)
+
+
+def test_a_step_that_slurm_ends_because_a_task_failed_was_not_cancelled() -> None:
+    killed = told(LogFile("a", f"x\nsrun: error: n2: task 2: Out Of Memory\n{REST_ENDED}"))
+    assert (killed.code, killed.rank, killed.node) == ("host_oom", 2, "n2")
+    assert "`--mem`" in killed.next
+    crashed = told(LogFile("a", f"x\nsrun: error: n2: task 2: Segmentation fault\n{REST_ENDED}"))
+    assert (crashed.code, crashed.rank, crashed.message.endswith("its last line: x")) == ("signal", 2, True)
+    assert told(LogFile("a", f"x\n{REST_ENDED.partition(chr(10))[2]}")).code == "cancelled"
+
+
+def test_lines_that_torch_marks_belong_to_their_ranks() -> None:
+    lost = "RuntimeError: [gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.3]:41234\n"
+    first = "".join(f"[rank0]: {line}\n" for line in RAISED.replace("ValueError: no\n", lost).splitlines())
+    second = "".join(f"[rank2]: {line}\n" for line in RAISED.splitlines())
+    ended = "srun: error: n1: task 0: Exited with exit code 1\nsrun: error: n2: task 2: Exited with exit code 1\n"
+    made = told(LogFile("slurm.out", f"step 1\nstep 1\n{first}{second}{ended}{REST_ENDED}"))
+    assert (made.message, made.node) == ("rank 2 on n2: ValueError: no", "n2")
+    assert [end.rank for end in made.evidence.ranks] == [0, 2]
+
+
+def test_a_rank_that_had_failed_before_the_job_was_cancelled_is_the_cause() -> None:
+    cancelled = "slurmstepd: error: *** JOB 9 ON n1 CANCELLED AT 2026-11-16T08:00:00 ***\n"
+    made = told(LogFile("a", f"step 1\n{RAISED}{cancelled}"))
+    assert (made.code, made.confidence) == ("exception", "likely")
+    assert made.message == "rank 0: ValueError: no; it did not end, and the job was cancelled"
+    assert made.second is not None and made.second.code == "cancelled"
+
+
+def test_what_no_line_tells_is_not_made_up() -> None:
+    made = told(LogFile("a", "epoch 1\nepoch 2\n"))
+    assert (made.code, made.confidence) == ("exit_code", "unsure")
+    assert made.message == "rank 0 said nothing that sounds like a failure; its last lines: epoch 1 / epoch 2"
+    assert made.evidence.ranks[0].exit_code is None
+    several = told(LogFile("rank_0.log", "epoch 1\n"), LogFile("rank_1.log", "epoch 1\nepoch 2\n"))
+    assert (several.code, several.rank, several.confidence) == ("exit_code", None, "unsure")
+    assert several.message.endswith("the last line of rank 1: epoch 2")
+    loud = told(LogFile("a", "epoch 1\nfatal: cannot read the index\n"))
+    assert (loud.message, loud.confidence) == ("rank 0: fatal: cannot read the index", "likely")
+    assert told(LogFile("a", "x\n", exit_code=3)).message.startswith("rank 0 exited with code 3")
+
+
+def test_mpich_names_who_called_abort() -> None:
+    banner = "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n=   EXIT CODE: 9\n"
+    said = "Abort(1) on node 2 (rank 2 in comm 0): application called MPI_Abort(MPI_COMM_WORLD, 1) - process 2\n"
+    made = told(LogFile("a.out", f"{said}\n{'=' * 60}\n{banner}"))
+    assert (made.rank, "application called MPI_Abort" in made.message) == (2, True)
 
 
 def test_a_shell_tells_of_signals() -> None:
@@ -70,6 +124,21 @@ def test_failures_of_the_same_kind_are_counted() -> None:
     assert similar_to(verdict, [Earlier("a", -1e6, same)], 1000.0) is None
     named = similar_to(verdict, earlier, 1000.0, {"b": "commit 5e6f7a8b"}.__getitem__)
     assert named is not None and named.text.endswith("(runs a, b), first with commit 5e6f7a8b")
+
+
+def test_failures_of_which_little_is_known_are_not_called_alike() -> None:
+    def similar(code: str, first: str, second: str) -> bool:
+        earlier = [Earlier("a", 990.0, Verdict(code, first))]
+        return similar_to(Verdict(code, second), earlier, 1000.0) is not None
+
+    limit = "the time limit of 12 s passed"
+    here = f"{limit}; rank 0 on node-0 was at train.py line 14, in main: `queue.get()`"
+    assert similar("timeout", here, here.replace("rank 0 on node-0", "rank 3 on node-2").replace("12 s", "60 s"))
+    assert not similar("timeout", here, f"{limit}; rank 1 on node-0 was waiting in another call")
+    assert not similar("timeout", limit, limit)
+    left = "rank 0 on node-0 exited with code 3; its last lines: "
+    assert similar("exit_code", f"{left}step 7", f"{left}step 9")
+    assert not similar("exit_code", f"{left}step 7", f"{left}no more data")
 
 
 def test_the_log_of_one_rank_whose_library_complains_of_the_others() -> None:

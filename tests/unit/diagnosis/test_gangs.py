@@ -244,3 +244,36 @@ def test_at_a_time_limit_one_that_left_while_all_others_poll_at_one_line() -> No
     polling = [stopped(number, stack(number, 8)) for number in (0, 2, 3)]
     made = verdict(rank(1, exit_code=0), *polling, reason="timeout", timeout_s=4.0)
     assert (made.code, made.rank) == ("timeout", 1)
+
+
+def test_a_world_size_that_stands_in_the_script_is_named_and_no_rank() -> None:
+    waited = (
+        'Traceback (most recent call last):\n  File "train.py", line 2, in <module>\n'
+        '    dist.init_process_group("gloo", rank=rank, world_size=4)\n'
+        "torch.distributed.DistStoreError: wait timeout after 8000ms, keys: /default_pg/0//cpu//0/0\n"
+    )
+    made = verdict(stopped(0), rank(1, waited))
+    assert (made.code, made.rank) == ("rendezvous", None)
+    assert "the world size is 4 in the script" in made.message and "the job has 2" in made.next
+    assert "the world size" not in verdict(stopped(0), rank(1, waited.replace("=4", "=2"))).message
+
+
+def test_at_a_time_limit_the_last_lines_of_the_process_are_shown_and_for_whom_it_waited() -> None:
+    at = stack(0, 14).replace(
+        '  File "/job', '  File "/usr/lib/python3.11/multiprocessing/popen_fork.py", line 27 in poll\n  File "/job'
+    )
+    made = verdict(stopped(0, f"waiting for the workers\n{at}"), reason="timeout", timeout_s=8.0)
+    assert (made.code, made.lines) == ("timeout", ("waiting for the workers",))
+    assert made.next.startswith("It waited for its child processes to end")
+
+
+def test_at_a_time_limit_ranks_that_had_not_found_each_other_need_no_longer_one() -> None:
+    at = stack(0, 3).replace(
+        '  File "/job',
+        '  File "/v/site-packages/torch/distributed/rendezvous.py", line 2 in init_process_group\n  File "/job',
+    )
+    said = "[c10d] TCP client failed to connect/validate to host gpu-01.cluster:6105 - retrying\n"
+    made = verdict(
+        *(stopped(n, said + at.replace("rank 0", f"rank {n}")) for n in (0, 1)), reason="timeout", timeout_s=8.0
+    )
+    assert "They looked at gpu-01.cluster:6105." in made.next and "limits.timeout" not in made.next

@@ -134,3 +134,21 @@ def test_a_stack_into_which_another_thread_printed_is_one_stack() -> None:
         '  File "/job/work/job.py", line 6, in feed\n    raise KeyError("label")\nKeyError: \'label\'\n'
     ).raised
     assert (found.line, found.setting, found.frames[-1].function) == ("KeyError: 'label'", "thread", "feed")
+
+
+def test_what_another_process_prints_below_the_header_of_a_traceback_is_no_end_of_it() -> None:
+    text = (
+        "rank 2 start\nTraceback (most recent call last):\nrank 1 start\n"
+        '  File "train.py", line 6, in <module>\n    print(config["b"])\nKeyError: \'b\'\nrank 0 start\n'
+    )
+    assert [raised.line for raised in read(text).raised] == ["KeyError: 'b'"]
+
+
+def test_what_muster_puts_beside_a_script_is_no_code_of_the_user() -> None:
+    own = "/w/.muster/nodes/local-0/runtime/0.1.0/muster/runtime/parts/datawait.py"
+    text = (
+        'Traceback (most recent call last):\n  File "train.py", line 6, in <module>\n    for batch in loader:\n'
+        f'  File "{own}", line 116, in __next__\n    return take(self)\nRuntimeError: stack expects equal sizes\n'
+    )
+    (raised,) = read(text).raised
+    assert [frame.of_library for frame in raised.frames] == [False, True]

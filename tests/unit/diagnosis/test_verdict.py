@@ -37,6 +37,18 @@ def test_an_exception_shows_its_traceback_and_its_last_line():
     assert verdict.lines[0].startswith("Traceback")
 
 
+def test_what_mlflow_says_in_farewell_is_no_program_that_went_on():
+    """Its address was taken for a path to look at, and the warning before it for a word on an exception."""
+    tail = (
+        "2026/11/18 21:51:31 WARNING mlflow.models.model: `artifact_path` is deprecated. Please use `name` instead.\n"
+        + TRACEBACK.partition("\n")[2]
+        + "\N{RUNNER} View run m08 at: http://127.0.0.1:58751/rank/0/#/experiments/0/runs/m08\n"
+        + "\N{TEST TUBE} View experiment at: http://127.0.0.1:58751/rank/0/#/experiments/0\n"
+    )
+    verdict = judge(Evidence(ranks=[rank(0, tail)]))
+    assert (verdict.code, verdict.message) == ("exception", "rank 0 on node-0: ValueError: labels out of range")
+
+
 def test_the_rank_that_failed_first_is_named_and_not_those_that_lost_their_peer():
     """Rank 1 exits slowly: the others are gone before it."""
     ranks = [rank(0, RESET, at=100.0), rank(2, RESET, at=100.1), rank(1, TRACEBACK, at=100.4)]
@@ -339,3 +351,24 @@ def test_the_stack_of_a_remote_task_is_part_of_its_exception() -> None:
     )
     assert (made.code, made.message) == ("exception", "rank 0 on node-0: KeyError: 'c'")
     assert "sums.py line 11, in load" in made.next
+
+
+def test_a_title_is_followed_by_what_stands_below_it():
+    tail = (
+        'Traceback (most recent call last):\n  File "train.py", line 7, in <module>\n    model.load_state_dict(state)\n'
+        "RuntimeError: Error(s) in loading state_dict for Net:\n"
+        "\tsize mismatch for head.weight: copying a param with shape torch.Size([10, 16]) from checkpoint, the shape "
+        "in current model is torch.Size([100, 16]).\n"
+    )
+    verdict = judge(Evidence(ranks=[rank(0, tail)]))
+    assert "loading state_dict for Net: size mismatch for head.weight" in verdict.message
+    assert "`head.weight` is [10, 16] there and [100, 16] here" in verdict.next
+
+
+def test_the_interpreter_that_a_script_names_is_in_the_verdict():
+    def refused(interpreter):
+        said = f"the interpreter {interpreter!r} that /job/work/run.sh names in its first line does not exist"
+        return judge(Evidence(ranks=[rank(0, code=127, refusal=said)]))
+
+    assert "(CRLF)" in refused("/bin/bash\r").next
+    assert "(/opt/conda/bin/python)" in refused("/opt/conda/bin/python").next

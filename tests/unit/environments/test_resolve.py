@@ -178,9 +178,13 @@ def test_what_a_public_image_holds_takes_its_place_where_it_cannot_be_had(image:
 def test_an_mlflow_that_cannot_be_imported_any_more_becomes_one_that_can() -> None:
     found = resolved({"pip": ["mlflow==1.26.1", "azureml-mlflow==1.42.0", "six==1.16"]})
     assert found.recipe is not None and found.recipe.requirements == ("mlflow>=2.22,<3", "six==1.16")
-    assert "mlflow==1.26.1 cannot be imported beside packages of today: mlflow>=2.22,<3 is taken" in found.notices
+    assert "mlflow==1.26.1 cannot be imported together with current packages: mlflow>=2.22,<3 is taken" in found.notices
     assert recipe({"pip": ["azureml-mlflow", "mlflow-skinny<2"]}).requirements == ("mlflow-skinny>=2.22,<3",)
     assert recipe({"pip": ["azureml-mlflow"]}).requirements == ("mlflow-skinny>=2.22,<3",)
+    found = resolved({"pip": ["mlflow", "azureml-mlflow"]})
+    assert found.recipe is not None and found.recipe.requirements == ("mlflow>=2.22,<3",)
+    assert "azureml-mlflow goes with MLflow 2: mlflow>=2.22,<3 is taken" in found.notices
+    assert recipe({"pip": ["mlflow"]}).requirements == ("mlflow",)
     assert recipe({"pip": ["mlflow==2.9.1"]}).requirements == ("mlflow==2.9.1",)
     assert recipe({"pip": ["mlflow==1.26.1"], "strict": True}).requirements == ("mlflow==1.26.1",)
 

@@ -56,6 +56,12 @@ def test_a_child_answers_until_its_input_ends(start: Start) -> None:
         child.send({})
 
 
+def test_while_a_child_is_silent_whoever_waits_for_it_is_told(start: Start) -> None:
+    child = start(ECHO)
+    # It would stay silent for ever.
+    assert child.receive(threading.Event(), lambda: child.send("spoken to"))["echo"] == "spoken to"
+
+
 def test_ending_by_itself_is_waited_for(start: Start) -> None:
     child = start(ECHO)
     assert child.end(grace_s=10.0) == 0

@@ -25,6 +25,7 @@ from muster.host.http import (
     PerThread,
     RetryingClient,
     UntrustedCertificate,
+    following,
     retry_pauses,
     target_of,
 )
@@ -406,6 +407,22 @@ def test_a_body_goes_straight_into_a_buffer(serve: Serve) -> None:
     client.request("GET", "/", into=memoryview(buffer))
     assert bytes(buffer) == data
     assert client.request("GET", "/", into=memoryview(buffer)).body == b"gone"
+    client.close()
+
+
+def test_a_body_is_followed_while_it_arrives(serve: Serve) -> None:
+    server = serve()
+    data = os.urandom(700_000)
+    server.answers = [(206, data), (200, data + b"more")]
+    client, heard = client_of(server, tries=1), list[int]()
+    following.filled = heard.append
+    try:
+        client.request("GET", "/", into=memoryview(bytearray(len(data))))
+        assert heard == [262_144, 524_288, 700_000]
+        with pytest.raises(ServerUnavailable, match="sends 700004 bytes where 700000 were asked for"):
+            client.request("GET", "/", into=memoryview(bytearray(len(data))))
+    finally:
+        del following.filled
     client.close()
 
 

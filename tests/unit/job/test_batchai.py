@@ -171,3 +171,12 @@ def test_a_script_in_a_folder_beside_the_file_is_sent_along(tmp_path: Path) -> N
     assert code(customToolkitSettings={"commandLine": "bash 'scripts/train.sh' --epochs 2"}) == "."
     assert code(customToolkitSettings={"commandLine": "python other/train.py"}) is None
     assert code(customToolkitSettings={"commandLine": "python $AZ_BATCHAI_INPUT_SCRIPTS/scripts/train.py"}) is None
+
+
+def test_a_key_that_nobody_knows_is_named() -> None:
+    settings = {"commandLine": "true", "procesCount": 2}
+    made = translate(
+        {"properties": {"customToolkitSettings": settings, "nodeCont": 1, "creationTime": "x"}}, lambda _: False
+    )
+    assert [notice.split(":")[0] for notice in made.notices] == ["nodeCont", "customToolkitSettings.procesCount"]
+    assert "did you mean 'nodeCount'?" in made.notices[0] and "did you mean 'processCount'?" in made.notices[1]

@@ -111,7 +111,7 @@ def test_what_is_not_a_job_file_is_refused_with_its_line(text: str, expected: st
         ("command: x\ninputs: {a: {path: x, mode: ro_mout}}\n", "did you mean 'ro_mount'?"),
         (
             "command: cat /x/y\ninputs: {a: {path: x, path_on_compute: /x}}\n",
-            "inputs.a.path_on_compute: stands in the command",
+            "inputs.a.path_on_compute: is in the command",
         ),
         ("command: x\ndistribution: {type: ray}\n", "job.yml:2: distribution.type: 'ray' is not there in Muster"),
         ("$schema: https://x/latest/schedule.schema.json\ntrigger: {}\n", "job.yml: this is a schedule, not a job"),

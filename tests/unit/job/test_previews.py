@@ -65,7 +65,7 @@ def test_a_place_on_the_node_is_left_out_with_a_notice_unless_the_command_relies
     text = "command: cat {}\ninputs: {{a: {{path: x, path_on_compute: /data/a/}}}}\n"
     (notice,) = parse_job(text.format("${{inputs.a}}")).notices
     assert "inputs.a.path_on_compute" in notice
-    with pytest.raises(JobError, match="stands in the command"):
+    with pytest.raises(JobError, match="is in the command"):
         parse_job(text.format("/data/a/table.csv"))
 
 

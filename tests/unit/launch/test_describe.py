@@ -47,3 +47,10 @@ def test_what_is_special_about_a_rank_is_said() -> None:
     mpi = described(JobSpec(command="true", distribution=Mpi()))
     assert "rank 1: launcher\n" in mpi
     assert "rank 0: worker, started by the launcher\n" in mpi
+
+
+def test_variables_that_all_ranks_have_in_common_are_shown_once() -> None:
+    text = described(JobSpec(command="true", distribution=PyTorch(process_count_per_instance=2)))
+    assert text.count("  WORLD_SIZE=2\n") == 1 and "every rank:\n" in text
+    assert text.count(" RANK=") == 2
+    assert "every rank" not in described(JobSpec(command="true"))

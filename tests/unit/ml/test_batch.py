@@ -44,7 +44,7 @@ def test_an_endpoint_that_was_fetched_can_be_changed_and_sent_back() -> None:
 
 def test_a_deployment_that_was_fetched_needs_its_code_to_be_deployed_again(tmp_path: Path) -> None:
     found = entities.BatchDeployment.of(FIRST)
-    with pytest.raises(JobError, match="the code of first is on the server alone"):
+    with pytest.raises(JobError, match="the code of first is only on the server"):
         found.said()
     (tmp_path / "score.py").write_text("")
     found.code_configuration = entities.CodeConfiguration(code=str(tmp_path), scoring_script="score.py")

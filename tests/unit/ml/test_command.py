@@ -56,7 +56,34 @@ def test_a_job_can_be_changed_until_it_is_submitted() -> None:
     job.environment_variables = {"A": "1"}
     spec = job.checked().spec
     assert (spec.resources.instance_count, spec.limits.timeout, spec.environment_variables) == (2, 9, {"A": "1"})
-    assert job.nothing is None
+    with pytest.raises(AttributeError, match="a job has no 'nothing'; it has "):
+        job.nothing  # noqa: B018
+    assert (job.environment, job.type) == (None, "command")
+
+
+def test_parts_of_a_job_are_attributes_that_can_be_changed(tmp_path: Path) -> None:
+    job = command(command="echo ${{inputs.lr}} > ${{outputs.model}}/x", inputs={"lr": 0.1}, outputs={"model": Output()})
+    job.inputs.lr = 0.2
+    job.outputs.model.mode = "upload"
+    job.environment_variables["A"] = "1"
+    job.tags.update(team="vision")
+    job.resources.shm_size = "1g"
+    job.limits.timeout = 9
+    spec = job.checked().spec
+    assert (spec.inputs["lr"], spec.environment_variables, spec.tags) == (0.2, {"A": "1"}, {"team": "vision"})
+    assert (spec.resources.shm_size, spec.limits.timeout, spec.outputs["model"].mode) == ("1g", 9, "upload")
+    with pytest.raises(AttributeError, match="there is no 'rate' here; there are: lr"):
+        job.inputs.rate  # noqa: B018
+    job.dump(tmp_path / "job.yml")
+    assert parse_job((tmp_path / "job.yml").read_text()).spec == spec
+
+
+def test_what_was_only_looked_at_is_not_said() -> None:
+    job = command(command="true", parent_job_name="other", max_instance_count=2, version="1")
+    assert not job.queue_settings and not job.services
+    assert job.checked().spec == parse_job("command: 'true'").spec
+    with pytest.raises(JobError, match="no sweeps yet"):
+        job.sweep(primary_metric="loss")
 
 
 def test_environments_and_services_are_described(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from muster.errors import JobError
+from muster.job.endpoints.models import ModelInput, variables_of
 from muster.ml import entities
 from muster.ml.online_entities import EndpointAuthKeys, EndpointAuthToken, keys_of
 from muster.wire.serving.endpoints import DeploymentView, EndpointKeys, EndpointView, RequestLimits
@@ -59,7 +60,9 @@ def test_a_deployment_that_was_fetched_can_be_deployed_again(tmp_path: Path) -> 
     (tmp_path / "score.py").write_text("def run(data): return data\n")
     settings = '{"script": "score.py", "target_percent": 50.0}'
     spec = {"command": ["python", "-m", "muster.scoring.serve", settings], "code": str(tmp_path), "compute": "local"}
-    found = entities.ManagedOnlineDeployment.of(BLUE, spec)
+    variables = variables_of([ModelInput("models:/net/1", "net", "1", "net")])
+    found = entities.ManagedOnlineDeployment.of(BLUE, {**spec, "environment_variables": {**variables, "A": "b"}})
+    assert found.environment_variables == {"A": "b"}
     assert (found.instance_count, found.provisioning_state, found.ready) == (2, "Succeeded", 2)
     assert found.code_configuration.scoring_script == "score.py" and found.model == "azureml:net:1"
     found.scale_settings = entities.DefaultScaleSettings()

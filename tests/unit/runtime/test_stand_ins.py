@@ -12,6 +12,7 @@ import pytest
 
 from muster.agent.run import runtime_copy
 from muster.defaults import RANK_HOOKS
+from muster.runtime.azureml_names import MODULES
 
 SCRIPT = """
 import azureml.core
@@ -96,6 +97,34 @@ def test_parts_that_an_installed_azureml_lacks_are_muster_s(runtime: Path, tmp_p
     code = "import azureml.mlflow; from azureml.core import Run; print(Run.get_context().id, azureml.mlflow.__file__)"
     said = run(runtime, code, path=str(tmp_path / "site"))
     assert said.startswith("r-1 ") and str(tmp_path / "site") in said
+
+
+def test_every_name_that_a_submission_imports_can_be_imported_in_a_rank(runtime: Path) -> None:
+    names = {module: names for module, names in MODULES.items() if module.split(".")[0] == "azureml"}
+    statements = "".join(f"from {module} import {', '.join(found)}\n" for module, found in names.items() if found)
+    said = run(
+        runtime,
+        statements + "from azureml.core import Run, ScriptRunConfig, Workspace\n"
+        "from azureml.core.authentication import MsiAuthentication\n"
+        "ws = Workspace.from_config(auth=MsiAuthentication())\n"
+        "print([ws.subscription_id, ws.resource_group, ws.location], Run.get_context().id)\n"
+        "for use in (lambda: ScriptRunConfig('.'), lambda: Environment.from_docker_image('a', 'b'),\n"
+        "            lambda: Datastore.get(ws, 'a'), lambda: ScriptRunConfig.nothing):\n"
+        "    try:\n        use()\n    except AzureMLException as error:\n        print(error)\n"
+        "class Mine(ServiceException):\n    pass\n",
+    )
+    first, *refused = said.splitlines()
+    assert first == "['', '', 'local'] r-1"
+    used = ("ScriptRunConfig", "Environment.from_docker_image", "Datastore.get", "ScriptRunConfig.nothing")
+    refused = [line for line in refused if "a rank does not talk to the server" in line]
+    assert all(name in line for name, line in zip(used, refused, strict=True))
+
+
+@pytest.mark.parametrize("statement", ["import azureml.opendatasets", "from azureml.train.hyperdrive import choice"])
+def test_what_has_no_counterpart_says_what_to_do_in_a_rank_too(runtime: Path, statement: str) -> None:
+    code = f"try:\n {statement}\nexcept ModuleNotFoundError as error: print(error.name, error)"
+    name, text = run(runtime, code).split(" ", 1)
+    assert text.startswith(f"{name} cannot be imported: ") and "docs/coming-from-azureml.md" in text
 
 
 def test_what_nobody_has_is_still_missing(runtime: Path) -> None:

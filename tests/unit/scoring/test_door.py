@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from muster.scoring.door.app import MOST_DEATHS, App
-from muster.scoring.door.dispatch import Dispatcher, Refused
+from muster.scoring.door.dispatch import Dispatcher, Lost, Refused
 from muster.scoring.door.said import Figures, Said, Silence, past, together
 from muster.scoring.door.said import parse as parse_said
 from muster.scoring.door.table import (
@@ -94,6 +94,51 @@ def test_the_least_busy_replica_that_is_ready_is_asked() -> None:
     starting = replace(TWO, ready=False)
     assert least_busy((ONE, starting), {ONE.url: 1}, 1) is None
     assert least_busy((starting,), {}, 1) == starting and least_busy((), {}, 1) is None
+
+
+def test_a_replica_whose_node_is_lost_or_was_not_reached_is_not_asked() -> None:
+    gone = replace(ONE, ready=False, gone=True)
+    assert least_busy((gone, TWO), {TWO.url: 1}, 2) == TWO and least_busy((gone,), {}, 2) is None
+    assert least_busy((ONE, TWO), {TWO.url: 1}, 2, {ONE.url: 1.0}) == TWO
+    assert least_busy((ONE, TWO), {TWO.url: 2}, 2, {ONE.url: 1.0}) is None
+    assert least_busy((ONE,), {}, 1, {ONE.url: 1.0}) == ONE
+
+
+def test_requests_inside_a_replica_that_is_gone_end_and_those_of_a_client_that_left_are_told_apart() -> None:
+    async def work() -> None:
+        dispatcher = Dispatcher(GREEN)
+
+        async def answer() -> int:
+            await asyncio.sleep(60)
+            return 200
+
+        lost, left = (asyncio.ensure_future(dispatcher.inside(ONE, answer())) for _ in range(2))
+        await asyncio.sleep(0)
+        left.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await left
+        dispatcher.update(replace(GREEN, backends=(replace(ONE, ready=False, gone=True),)))
+        with pytest.raises(Lost):
+            await lost
+
+    asyncio.run(work())
+
+
+def test_the_turn_of_a_request_whose_client_went_is_the_next_ones() -> None:
+    async def work() -> None:
+        loop = asyncio.get_running_loop()
+        dispatcher = Dispatcher(replace(GREEN, queue_wait_ms=60_000.0))
+        first = await dispatcher.acquire(loop.time() + 60)
+        left, stays = (asyncio.ensure_future(dispatcher.acquire(loop.time() + 60)) for _ in range(2))
+        await asyncio.sleep(0)
+        # Both in the same moment: it is its turn, and it is no longer there to take it.
+        dispatcher.release(first)
+        left.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await left
+        assert await asyncio.wait_for(stays, 30) == ONE
+
+    asyncio.run(work())
 
 
 def test_requests_wait_their_turn_and_no_longer_than_they_may() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import threading
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +20,7 @@ from muster.scoring.serve import oip
 from muster.scoring.serve.app import App
 from muster.scoring.serve.batching import Full, Outcome, Runner
 from muster.scoring.serve.body import TooLarge, TooSlow, body_of
-from muster.scoring.serve.http import AMLResponse, Answer, answer_of, check_sendable
+from muster.scoring.serve.http import PACKAGES, AMLResponse, Answer, answer_of, check_sendable, install_stand_ins
 from muster.scoring.serve.models import BadInput, Model
 from muster.scoring.serve.settings import Settings
 from muster.scoring.serve.streaming import Broken
@@ -123,6 +125,59 @@ def test_a_body_that_does_not_come_is_given_up() -> None:
     drip: list[bytes | float] = [b"x", 0.05] * 90
     with pytest.raises(TooSlow):
         taken([*drip, b"x"])
+
+
+def test_a_body_that_does_not_come_leaves_time_limits_further_up_as_they_are() -> None:
+    async def work() -> str:
+        async with asyncio.timeout(60) as outer:
+            with pytest.raises(TooSlow):
+                await body_of(asyncio.Event().wait, {}, 10, 0.01)
+            task = asyncio.current_task()
+            assert task is not None and task.cancelling() == 0
+            outer.reschedule(0)
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                raise
+        return "not reached"
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(work())
+
+
+def test_whoever_ends_a_request_goes_before_its_slow_body() -> None:
+    async def work() -> None:
+        async def receive() -> Any:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                task.cancel()
+                raise
+
+        task = asyncio.ensure_future(body_of(receive, {}, 10, 0.01))
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("max_batch", [1, 4])
+def test_bad_input_is_answered_without_a_traceback_in_the_log(max_batch: int, capsys: Any) -> None:
+    def run(data: Any) -> Any:
+        raise BadInput("no columns") if "bad" in data else RuntimeError("broken")
+
+    async def work() -> list[Outcome]:
+        runner = Runner(Model(lambda: None, run), asyncio.get_running_loop(), max_batch, 0.0, 10)
+        outcomes = [await runner.submit("bad", {}).done]
+        printed = capsys.readouterr().err
+        outcomes.append(await runner.submit("other", {}).done)
+        runner.close()
+        assert printed == ""
+        return outcomes
+
+    bad, other = asyncio.run(work())
+    assert isinstance(bad.error, BadInput) and isinstance(other.error, RuntimeError)
+    assert "RuntimeError: broken" in capsys.readouterr().err
 
 
 def test_routes_of_the_protocols() -> None:
@@ -379,3 +434,23 @@ def test_others_reach_a_model_only_with_a_key() -> None:
         job_of(Serving(ServeSettings(host="0.0.0.0")), "{}")
     spec = make_spec(job_of(Serving(ServeSettings(host="0.0.0.0"), key_secret="API_KEY"), "{}"))
     assert spec.environment_variables == {"SERVE_KEY": "${{secrets.API_KEY}}"}
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_azure_mls_own_names_are_there_and_say_who_wants_the_request_itself(
+    package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "modules", {**sys.modules})
+    install_stand_ins()
+    offered = sys.modules[f"{package}.aml_request"].rawhttp
+
+    def run(request: Any) -> Any:
+        return request
+
+    assert not Model(lambda: None, run).is_raw
+    assert Model(lambda: None, offered(run)).is_raw
+    # The packages themselves leave the function as it is.
+    own = types.ModuleType(f"{package}.aml_request")
+    vars(own)["_rawHttpRequested"] = True
+    monkeypatch.setitem(sys.modules, own.__name__, own)
+    assert Model(lambda: None, lambda request: request).is_raw

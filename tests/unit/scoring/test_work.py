@@ -87,6 +87,8 @@ def test_a_quote_that_is_not_closed_is_named(tmp_path: Path) -> None:
 
 def test_results_become_one_line_each() -> None:
     assert rows_of(["a\nb", {"x": 1}, 2.5, b"raw"]) == ["a b", '{"x": 1}', "2.5", "raw"]
+    # A file's name that is no text (b"\xe9.txt") is kept as far as a line of UTF-8 can have it.
+    assert rows_of(["\udce9.txt"]) == ["?.txt"]
     for wrong in ("text", None, 5):
         with pytest.raises(BadResult):
             rows_of(wrong)

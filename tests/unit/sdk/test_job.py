@@ -12,7 +12,7 @@ from muster.errors import JobError, NotFound
 from muster.job.parts import Input, Mpi, PyTorch, TensorFlow
 from muster.sdk.conda import CondaDependencies
 from muster.sdk.data.dataset import Dataset, OutputFileDatasetConfig
-from muster.sdk.data.datastore import Datastore
+from muster.sdk.data.datastore import DataReference, Datastore
 from muster.sdk.environment import Environment, from_spec, to_spec
 from muster.sdk.job import to_job
 from muster.sdk.runconfig import (
@@ -43,6 +43,23 @@ def test_per_process_the_total_is_shared_over_the_nodes() -> None:
     assert spec.resources.instance_count == 2
     assert (spec.experiment_name, spec.code, spec.compute) == ("experiment_name", "./src", "local")
     assert spec.limits.timeout == 2_592_000
+
+
+def test_a_data_reference_is_an_input_of_its_name_and_in_a_text_the_path_that_a_rank_has() -> None:
+    store = cast(Datastore, SimpleNamespace(name="blobs", workspace=None))
+    reference = DataReference(datastore=store, data_reference_name="flowers", path_on_datastore="a/b", mode="download")
+    run_config = RunConfiguration()
+    run_config.data_references = {reference.data_reference_name: reference.to_config()}
+    spec, _ = to_job(config(arguments=["--data", str(reference)], run_config=run_config), "e")
+    assert spec.command == ("python", "train.py", "--data", "$AZURE_ML_INPUT_flowers")
+    assert (spec.inputs["flowers"].path, spec.inputs["flowers"].mode) == (
+        "azureml://datastores/blobs/paths/a/b",
+        "download",
+    )
+    spec, _ = to_job(config(arguments=["--data", reference.as_mount()]), "e")
+    assert spec.command[-1] == "${{inputs.flowers}}" and spec.inputs["flowers"].mode == "ro_mount"
+    with pytest.raises(JobError, match="mode='upload'"):
+        DataReference(store, "flowers", mode="upload")
 
 
 @pytest.mark.parametrize("command", [["echo one && echo two"], ["echo", "one", "&&", "echo", "two"]])
@@ -192,6 +209,8 @@ def test_settings_of_a_run_configuration_are_used() -> None:
     assert (spec.compute, spec.resources.instance_count, spec.limits.timeout) == ("gpus", 2, 60)
     assert spec.environment_variables == {"OMP_NUM_THREADS": "1"}
     assert isinstance(spec.distribution, PyTorch)
+    # v1's fourth argument.
+    assert to_job(ScriptRunConfig("./src", None, None, run_config), "e")[0] == spec
 
 
 def test_changes_to_a_configs_run_config_after_its_making_count() -> None:

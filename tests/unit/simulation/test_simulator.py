@@ -10,6 +10,7 @@ import pytest
 from muster.cli.text import table
 from muster.control.scheduling.model import Gang, Need
 from muster.simulation import report
+from muster.simulation.drawing import draw
 from muster.simulation.jobs import CLUSTER, Job, Machines
 from muster.simulation.month import Month, make_jobs
 from muster.simulation.simulator import FIFO, LIMITS_ALONE, MUSTER, SHORTEST, WITHOUT_LIMITS, simulate
@@ -99,3 +100,12 @@ def test_what_is_printed_fits_into_eighty_columns(outcomes):
     header, *lines = report.rows(found)
     printed = [*table(header, lines), *report.chart(list(outcomes.values()))]
     assert max(map(len, printed)) <= 80
+
+
+def test_a_plot_has_room_for_the_longest_wait(outcomes):
+    outcome = next(iter(outcomes.values()))
+    machines, _ = heavy_tailed(4, 1)
+    short = draw("a month", machines, [replace(outcome, waits_s=[60.0])])
+    long = draw("a month", machines, [replace(outcome, waits_s=[60.0, 4_000_000.0])])
+    assert ("100 h</text>" in short, "1,000 h</text>" in short) == (True, False)
+    assert "1,000 h</text>" in long

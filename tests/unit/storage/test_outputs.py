@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import sys
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,14 +15,18 @@ import pytest
 from sqlalchemy import create_engine, insert
 
 from muster import errors
-from muster.agent.mover import Rate
+from muster.agent import mover
+from muster.agent.mover import Rate, Repeated
+from muster.host.children import Child, ChildEnded
 from muster.server.database import tables
 from muster.server.runs import outputs
 from muster.storage.connectors.base import TransferError
+from muster.storage.connectors.credentials import FreshTokens
 from muster.storage.connectors.files import Folder
-from muster.storage.staging.messages import ProgressReport, Sending
+from muster.storage.staging.messages import Done, ProgressReport, Report, Sending
 from muster.storage.staging.model import Progress
 from muster.storage.staging.upload import measure, send
+from muster.wire.codec import to_json
 from muster.wire.data.access import HashedFile
 from muster.wire.node.requests import OutputClaim, OutputNames
 
@@ -112,6 +119,19 @@ def test_progress_says_how_much_comes_from_other_nodes() -> None:
     assert "128.0 MiB/s (96.0 MiB/s from 3 other nodes, 32.0 MiB/s from the source), about 6 s left" in text
 
 
+def test_what_has_come_of_parts_that_are_not_whole_counts() -> None:
+    progress = Progress(total_bytes=100, total_files=1)
+    progress.arriving(30)
+    other = threading.Thread(target=progress.arriving, args=(20,))
+    other.start()
+    other.join()
+    assert progress.report().done_bytes == 50
+    progress.arriving(10)  # it was broken off, and is asked for again
+    assert progress.report().done_bytes == 30
+    progress.add(40)
+    assert (progress.report().done_bytes, progress.done_bytes) == (60, 40)
+
+
 def test_what_was_resumed_does_not_count_as_speed() -> None:
     now = [0.0]
     rate = Rate("x", clock=lambda: now[0])
@@ -119,6 +139,52 @@ def test_what_was_resumed_does_not_count_as_speed() -> None:
     rate.text(replace(seen, done_bytes=900, resumed_bytes=900))
     now[0] = 10.0
     assert rate.text(replace(seen, done_bytes=950, resumed_bytes=900)).endswith("5 B/s, about 10 s left")
+
+
+def test_a_mover_that_says_nothing_shows_no_old_rate() -> None:
+    now, texts = [0.0], list[str]()
+    rate = Rate("x", clock=lambda: now[0])
+    last = Repeated(lambda progress: texts.append(rate.text(progress)), clock=lambda: now[0])
+    last.repeat()
+    for done_bytes in (0, 500):
+        now[0] += 5
+        last.tell(ProgressReport("", done_bytes, 1000, 0, 1, 0))
+    now[0] += 5
+    last.repeat()
+    assert texts[1:] == ["x: 500 B of 1000 B, 100 B/s, about 5 s left"]
+    now[0] += 5
+    last.repeat()
+    assert texts[2:] == ["x: 500 B of 1000 B, nothing for 10 s"]
+
+
+def test_a_mover_that_does_not_even_say_that_nothing_moves_is_given_up() -> None:
+    now = [0.0]
+    last = Repeated(lambda progress: None, clock=lambda: now[0])
+    last.heard()
+    now[0] = 300.0
+    # It makes a list, and has nothing to report yet.
+    last.repeat()
+    last.tell(ProgressReport("", 0, 1000, 0, 1, 0))
+    last.heard()
+    now[0] += 59
+    last.repeat()
+    now[0] += 1
+    with pytest.raises(ChildEnded, match="said nothing for 60 s"):
+        last.repeat()
+
+
+def test_a_mover_that_stops_while_a_job_waits_for_it_is_ended_and_the_job_hears_why(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(mover, "_SILENT_S", 0.2)
+    said = json.dumps(to_json(Report(progress=ProgressReport("", 1, 10, 0, 1, 0))))
+    stuck = Child([sys.executable, "-c", f"import time; print({said!r}, flush=True); time.sleep(60)"])
+    heard: list[Report] = []
+    serving = mover.Serving(stuck, Done(), lambda paths: FreshTokens(), on_report=heard.append)
+    serving.listen()
+    assert heard[-1].failed is not None and "said nothing for 0.2 s" in heard[-1].failed.message
+    assert stuck.wait(0) is not None
+    serving.close()
 
 
 def test_a_transfer_that_stands_still_shows_no_old_rate() -> None:

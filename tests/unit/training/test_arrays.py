@@ -95,10 +95,57 @@ def test_the_third_failure_in_a_row_is_an_error(tmp_path, monkeypatch):
     def full(*_args, **_options):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(np, "savez", full)
+    monkeypatch.setattr(np.lib.format, "write_array", full)
     checkpointer.save(1, arrays(1))
     checkpointer.save(2, arrays(2))
     with pytest.raises(CheckpointFailed, match=r"3 checkpoints in a row .* No space left"):
         checkpointer.save(3, arrays(3))
     assert not list(tmp_path.glob("step_*"))
     checkpointer.close()
+
+
+def test_what_is_no_number_is_not_the_best(tmp_path):
+    checkpointer = ArrayCheckpointer(tmp_path, keep_last=1)
+    for step, metric in ((1, float("nan")), (2, 0.3), (3, float("nan"))):
+        checkpointer.save(step, arrays(step), metric=metric)
+    assert [path.parent.name for path in tmp_path.glob("step_*/best")] == ["step_2"]
+
+
+@pytest.mark.parametrize("name", ["file", "allow_pickle", "dense/kernel:0"])
+def test_an_array_may_have_any_name(tmp_path, name):
+    checkpointer = ArrayCheckpointer(tmp_path)
+    checkpointer.save(1, {name: np.ones(3)})
+    assert checkpointer.load().arrays[name].tolist() == [1, 1, 1]
+    checkpointer.close()
+
+
+def test_numbers_of_numpy_are_taken_as_step_and_metric(tmp_path):
+    checkpointer = ArrayCheckpointer(tmp_path)
+    checkpointer.save(np.int64(4), arrays(4), metric=np.float32(0.5))
+    assert checkpointer.load().step == 4 and (tmp_path / "step_4" / "best").exists()
+    checkpointer.close()
+
+
+@pytest.mark.parametrize(
+    ("step", "given", "progress", "said"),
+    [
+        (1.0, {"w": np.ones(1)}, None, "step=1.0 .float. must be a whole number"),
+        (1, [np.ones(1)], None, "must be a mapping of names to NumPy arrays"),
+        (1, {"w": np.array([{}])}, None, r"arrays\['w'\] .ndarray. holds objects of Python"),
+        (1, {"w": np.ones(1)}, {"loss": np.float32(1)}, "the progress cannot be saved .Object of type float32"),
+    ],
+)
+def test_what_cannot_be_saved_is_refused_at_the_call(tmp_path, step, given, progress, said):
+    checkpointer = ArrayCheckpointer(tmp_path)
+    with pytest.raises(TypeError, match=said):
+        checkpointer.save(step, given, progress)
+    checkpointer.close()
+
+
+def test_of_two_on_one_folder_the_first_is_told_so(tmp_path):
+    first, second = ArrayCheckpointer(tmp_path), ArrayCheckpointer(tmp_path)
+    with pytest.raises(CheckpointFailed, match="another checkpointer of this script, made later"):
+        first.save(1, arrays(1))
+    second.save(1, arrays(1))
+    second.close()
+    first.close()

@@ -507,7 +507,7 @@ def test_the_best_of_an_earlier_attempt_stays_the_best_and_is_missed(tmp_path, m
 def test_a_folder_that_another_training_has_is_refused(tmp_path):
     with another_process(tmp_path) as answer:
         assert answer == "held"
-        with pytest.raises(CheckpointFailed, match=r"cannot be used: .*another training[^$]*a folder of its own, or"):
+        with pytest.raises(CheckpointFailed, match=r"cannot be used: .*another training[^$]*its own folder, or"):
             checkpointer(Training(), tmp_path)
     _, keeper = trained(tmp_path)
     keeper.save(5)
@@ -644,6 +644,11 @@ class TestSeveral:
             Checkpointer(net, None, tmp_path, also={"rate": 0.1})
         with pytest.raises(TypeError, match=r"also\['ema'\] is a model"):
             Checkpointer(net, None, tmp_path, also={"ema": other})
+        for wrong in ("checkpoints", net.parameters(), [net]):
+            with pytest.raises(TypeError, match=f"optimizer is {type(wrong).__name__}, not a torch Optimizer"):
+                Checkpointer(net, wrong, tmp_path)
+        with pytest.raises(TypeError, match=r"model\['weight'\] is Tensor, not a torch Module"):
+            Checkpointer(net.state_dict(), None, tmp_path)
 
 
 def test_a_folder_that_is_not_used_under_muster_is_named(
@@ -655,3 +660,48 @@ def test_a_folder_that_is_not_used_under_muster_is_named(
     caplog.clear()
     Checkpointer(nn.Linear(1, 1)).close()
     assert not caplog.text
+
+
+def test_what_to_load_is_the_last_or_the_best(tmp_path):
+    keeper = checkpointer(Training(), tmp_path)
+    with pytest.raises(ValueError, match=r"which='newest' is last or best"):
+        keeper.load("newest")
+
+
+def test_step_and_metric_may_be_numbers_of_numpy_and_of_pytorch(tmp_path):
+    keeper = checkpointer(Training(), tmp_path)
+    keeper.save(numpy.int64(4), metric=numpy.float32(0.5))
+    keeper.save(torch.tensor(5), metric=torch.tensor(0.25))
+    keeper.close()
+    assert sorted(path.name for path in tmp_path.glob("step_*")) == ["step_4", "step_5"]
+    assert (tmp_path / "step_4" / "best").exists()
+
+
+@pytest.mark.parametrize(
+    ("step", "progress", "metric", "said"),
+    [
+        (5.0, None, None, "step=5.0 .float. must be a whole number"),
+        ("5", None, None, "step='5' .str. must be a whole number"),
+        (5, 7, None, "progress is int; give a dict"),
+        (5, None, "good", "metric='good' .str. must be a single number"),
+    ],
+)
+def test_what_would_be_lost_is_refused_at_the_call(tmp_path, step, progress, metric, said):
+    keeper = checkpointer(Training(), tmp_path)
+    with pytest.raises(TypeError, match=said):
+        keeper.save(step, progress, metric=metric)
+    with pytest.raises(ValueError, match="step=-1 must not be negative"):
+        keeper.save(-1)
+    keeper.close()
+    assert not list(tmp_path.glob("*step_*"))
+
+
+def test_of_two_on_one_folder_the_first_is_told_so(tmp_path):
+    first, second = Training(), Training()
+    kept = Checkpointer(first.model, first.optimizer, tmp_path)
+    taken_over = Checkpointer(second.model, second.optimizer, tmp_path)
+    with pytest.raises(CheckpointFailed, match="another checkpointer of this script, made later"):
+        kept.save(1)
+    taken_over.save(1)
+    taken_over.close()
+    kept.close()

@@ -160,3 +160,11 @@ def test_a_shard_that_is_damaged_is_named(tmp_path):
         shard.truncate(700)
     with pytest.raises(SystemExit, match=r"s-1.tar is damaged, or not a shard: unexpected end of data"):
         sources.open_source(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("given", "rate"), [([], 0.4), (["--optimizer", "lars"], 5.0), (["--optimizer", "lars", "--lr", "1"], 2.0)]
+)
+def test_each_optimizer_has_a_rate_of_its_own_and_its_own_way_to_scale_it(given, rate):
+    args = options.arguments(join({}), ["--global-batch", "1024", "--warmup-epochs", "0", "--decay", "none", *given])
+    assert train.rate(args, 1.0, 90.0) == rate

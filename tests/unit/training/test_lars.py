@@ -56,5 +56,6 @@ def test_left_to_itself_it_leaves_biases_and_normalisation_alone():
 
 
 def test_its_own_defaults_are_the_published_ones():
-    defaults = LARS([torch.nn.Parameter(torch.zeros(1))], lr=1.0).defaults
+    defaults = LARS([torch.nn.Parameter(torch.zeros(1))]).defaults
+    assert defaults["lr"] == 2.5
     assert (defaults["momentum"], defaults["weight_decay"], defaults["trust"]) == (0.9, 1e-4, 0.001)

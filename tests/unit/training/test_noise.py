@@ -57,8 +57,11 @@ def test_far_above_it_does_not():
 
 
 def test_nonsense_is_refused():
-    with pytest.raises(ValueError, match="both must be positive"):
-        advise(0, 10)
+    for batch, scale in ((0, 10), (8, float("inf")), (8, float("nan"))):
+        with pytest.raises(ValueError, match="both must be positive, and finite"):
+            advise(batch, scale)
+    with pytest.raises(TypeError, match="Linear does not reduce gradients"):
+        NoiseScale(4, 8).attach(torch.nn.Linear(2, 2))
 
 
 @pytest.mark.parametrize(

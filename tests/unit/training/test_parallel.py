@@ -1,6 +1,7 @@
 """The parts of the examples for other ways to parallelise, without ranks."""
 
 import itertools
+from dataclasses import replace
 
 import parameter_server
 import picture
@@ -90,3 +91,9 @@ def test_what_waits_for_something_that_is_not_there_is_an_error():
         picture.even(recorded([["F0", "B0"], ["B0"]]))
     with pytest.raises(SystemExit, match="no micro-batches"):
         picture.even([Span(0, "forward", 0, None, 0.0, 1.0)])
+
+
+def test_ranks_that_share_a_stage_take_as_long_as_one():
+    order = ["F0", "B0"]
+    spans = [replace(span, stage=span.rank // 2) for span in recorded([order] * 4)]
+    assert max(span.end for span in picture.even(spans)) == 6

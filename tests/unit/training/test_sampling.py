@@ -195,3 +195,28 @@ def test_a_batch_that_grows_in_an_epoch_repeats_and_skips_nothing():
 def test_a_batch_that_the_data_cannot_fill_is_refused(size):
     with pytest.raises(ValueError, match=f"batch_size={size}: 40 samples"):
         ResumableSampler(40, 4).set_batch_size(size)
+
+
+@pytest.mark.parametrize("wrong", [{"rank": 2, "world_size": 2}, {"rank": -1}, {"batch_size": 0}])
+def test_a_rank_that_cannot_be_is_refused(wrong):
+    with pytest.raises(ValueError, match="ranks count from 0 to below world_size"):
+        ResumableSampler(64, **{"batch_size": 4, **wrong})
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (([1, 2, 3], 1), "length is list; give len.dataset."),
+        ((64, 8.0), "batch_size is float; give a whole number"),
+        ((64, "8"), "batch_size is str"),
+    ],
+)
+def test_other_than_whole_numbers_are_refused(given, said):
+    with pytest.raises(TypeError, match=said):
+        ResumableSampler(*given)
+
+
+@pytest.mark.parametrize("state", [None, {}, {"step": 5}])
+def test_what_is_no_position_is_refused(state):
+    with pytest.raises(TypeError, match=r"is no position: give what `state..` returned"):
+        ResumableSampler(64, 8).restore(state)

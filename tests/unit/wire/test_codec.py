@@ -94,6 +94,11 @@ _CHECKED: Mapping[str, st.SearchStrategy[Any]] = {
     "date": st.just("2026/11/18"),
     "when": st.sampled_from([("ends",), ("fails", "nan")]),
 }
+_COUNTS: Mapping[str, st.SearchStrategy[Any]] = {
+    "nodes": st.integers(1, 3),
+    "instances": st.just(6),
+    "max_instances": st.just(12),
+}
 
 
 def values(hint: Any, name: str = "") -> st.SearchStrategy[Any]:
@@ -103,6 +108,8 @@ def values(hint: Any, name: str = "") -> st.SearchStrategy[Any]:
         return _JSON
     if name == "when" and origin is tuple:
         return _CHECKED[name]
+    if name in _COUNTS and hint is int:
+        return _COUNTS[name]
     if hint in _SCALARS:
         return _CHECKED[name] if name in _CHECKED and hint in (str, int, float) else _SCALARS[hint]
     if origin is Literal:

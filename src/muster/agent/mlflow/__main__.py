@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 from http.server import ThreadingHTTPServer
 
 from muster.agent.mlflow.messages import ProxyRequest
@@ -11,15 +12,24 @@ from muster.host.children import Parent, end_own_group
 from muster.wire.codec import from_json
 
 
+class Server(ThreadingHTTPServer):
+    """Says nothing of a rank that went away in the middle of a call."""
+
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
+
+
 def main() -> None:
     """Serve until the agent ends, or closes this process's input."""
     parent = Parent(ended=end_own_group)
     request = from_json(ProxyRequest, parent.receive())
     handler = type("OneAttempt", (Handler,), {"proxied": Proxied(request)})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler, bind_and_activate=False)
+    server = Server(("127.0.0.1", 0), handler, bind_and_activate=False)
     server.socket.close()
     server.socket = socket.socket(fileno=request.listening)
-    server.daemon_threads = True
     server.serve_forever(poll_interval=3600.0)
 
 

@@ -10,6 +10,8 @@ from muster.wire.codec import Json
 Event = dict[str, str | int | float | None]
 _MOST = {"metrics": 1000, "params": 100, "tags": 100}
 _KEY_LENGTH = 250
+_VALUE_LENGTH = 100_000
+_LARGEST = (1 << 63) - 1
 
 
 class Refused(ValueError):
@@ -63,7 +65,12 @@ def _metric(item: Mapping[str, Json], now: float) -> Event:
 
 def _label(kind: str, item: Mapping[str, Json], now: float) -> Event:
     value = item.get("value")
-    return {"kind": kind, "name": _key(item), "value": "" if value is None else str(value), "at": now}
+    text = "" if value is None else str(value)
+    if len(text) > _VALUE_LENGTH:
+        raise Refused(
+            f"the value of {_key(item)!r} has {len(text):,} characters, and at most {_VALUE_LENGTH:,} are kept"
+        )
+    return {"kind": kind, "name": _key(item), "value": text, "at": now}
 
 
 def _key(item: Mapping[str, Json]) -> str:
@@ -88,6 +95,9 @@ def _number(item: Mapping[str, Json]) -> float | str:
 def _whole(value: Json, name: str, default: int) -> int:
     """Clients in other languages send 64 bits as text."""
     try:
-        return default if value is None or value == "" else int(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+        found = default if value is None or value == "" else int(value)  # type: ignore[arg-type]
+    except (OverflowError, TypeError, ValueError):
         raise Refused(f"'{name}' must be a whole number") from None
+    if abs(found) > _LARGEST:
+        raise Refused(f"'{name}' must be at most {_LARGEST}")
+    return found

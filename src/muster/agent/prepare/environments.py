@@ -12,13 +12,14 @@ from pathlib import Path
 from muster.agent.link import Trouble
 from muster.agent.mover import Failed
 from muster.agent.prepare.bundles import Bundles, packed_access
+from muster.environments.failures import Failure
+from muster.environments.venvs.others import Opened
 from muster.host.children import Abandoned
 from muster.wire.node.builds import PACKED_NAME, EnvironmentClaim
 
 log = logging.getLogger(__name__)
 
 _ASK_AGAIN_S = 1.0
-_WHAT = "the environment"
 
 
 class NodeEnvironments:
@@ -30,58 +31,59 @@ class NodeEnvironments:
         self._claimed: set[str] = set()
 
     @contextmanager
-    def taken(self, key: str, is_here: Callable[[], bool]) -> Iterator[Path | None]:
+    def taken(self, key: str, is_here: Callable[[], bool], what: str) -> Iterator[Path | None]:
         """The packed environment; None: it is here by now, or to be built here, and by nobody else meanwhile."""
-        claim = self._claim(key, is_here)
+        claim = self._claim(key, is_here, what)
         if claim is None or claim.packed is None:
             yield None
             return
         try:
-            with self._bundles.staged("environment", key, packed_access(claim.packed, _WHAT), _WHAT) as data:
+            with self._bundles.staged("environment", key, packed_access(claim.packed, what), what) as data:
                 packed: Path | None = data / PACKED_NAME
                 yield packed
             return
         except Failed as error:
-            log.warning("the environment %s did not come from other nodes, and is built here: %s", key, error)
+            log.warning("%s (%s) did not come from other nodes, and is made here: %s", what, key, error)
         yield None
 
-    def keep(self, key: str, folder: Path) -> None:
+    def keep(self, key: str, opened: Opened, what: str) -> None:
         """Give one that was built to the others; returns before that is done."""
         if key in self._claimed:
             self._claimed.discard(key)
-            threading.Thread(target=self._offer, args=(key, folder), name="offer", daemon=True).start()
+            threading.Thread(target=self._offer, args=(key, opened, what), name="offer", daemon=True).start()
 
     def close(self) -> None:
         for key in sorted(self._claimed):
             self._release(key)
         self._claimed.clear()
 
-    def _claim(self, key: str, is_here: Callable[[], bool]) -> EnvironmentClaim | None:
+    def _claim(self, key: str, is_here: Callable[[], bool], what: str) -> EnvironmentClaim | None:
         """What the server says, waiting for another node that builds it; None: it is here, or there is no server."""
         while True:
             try:
                 claim = self._bundles.link.claim_environment(key)
             except Trouble as error:
-                log.warning("the environment %s is not shared: %s", key, error)
+                log.warning("%s (%s) is not shared: %s", what, key, error)
                 return None
             if claim.state == "build":
                 self._claimed.add(key)
             if claim.state != "wait":
                 return claim
-            self._bundles.doing("waiting for another node that builds the environment")
+            self._bundles.doing(f"waiting for another node that makes {what} ready")
             if self._unwanted.wait(_ASK_AGAIN_S):
-                raise Abandoned("nobody wants the environment any more")
+                raise Abandoned(f"nobody wants {what} any more")
             if is_here():
                 return None
 
-    def _offer(self, key: str, folder: Path) -> None:
+    def _offer(self, key: str, opened: Opened, what: str) -> None:
         # It goes on when the attempt that built it is over.
         mover = replace(self._bundles.mover, unwanted=threading.Event())
         bundles = replace(self._bundles, mover=mover)
         try:
-            bundles.link.keep_environment(key, bundles.offer(key, folder, _WHAT))
-        except (Failed, *Trouble) as error:
-            log.warning("the environment %s is not given to other nodes: %s", key, error)
+            with opened() as folder:
+                bundles.link.keep_environment(key, bundles.offer(key, folder, what))
+        except (Failed, Failure, OSError, *Trouble) as error:
+            log.warning("%s (%s) is not given to other nodes: %s", what, key, error)
             self._release(key)
         finally:
             bundles.link.close()
@@ -90,4 +92,4 @@ class NodeEnvironments:
         try:
             self._bundles.link.release_environment(key)
         except Trouble as error:
-            log.info("the claim on the environment %s was not given back: %s", key, error)
+            log.info("the claim on %s was not given back: %s", key, error)

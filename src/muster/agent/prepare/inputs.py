@@ -55,7 +55,7 @@ class Inputs:
     def prepare(self) -> dict[str, str]:
         """Where the job finds each input; raises Failed."""
         try:
-            return {item.name: self._prepare(item) for item in self.order.inputs}
+            return {item.name: self._prepared(item) for item in self.order.inputs}
         except BaseException:
             self.close()
             raise
@@ -71,6 +71,16 @@ class Inputs:
             serving.close()
         self.mounted.clear()
         self.doing("")
+
+    def _prepared(self, item: InputOrder) -> str:
+        try:
+            return self._prepare(item)
+        except Failed as error:
+            # Where nothing more is known, the verdict says the same.
+            if error.code != "data_unavailable" or not error.next:
+                raise
+            other = f"Other data in its place: --input {item.name}=PATH."
+            raise Failed(error.code, error.message, error.final, f"{error.next} {other}") from error
 
     def _prepare(self, item: InputOrder) -> str:
         access = self._access(item)

@@ -102,8 +102,21 @@ def _refusal(launch: LaunchRank, stage: str, number: int, text: str) -> Refused:
     if stage == "log":
         return Refused(f"the log {launch['log']} cannot be opened: {text}", 126)
     if number == errno.ENOENT and os.path.exists(program):  # noqa: PTH110
-        return Refused(f"the interpreter that {program} names in its first line does not exist", 127)
+        return Refused(_no_interpreter(program), 127)
     return Refused(f"{program} cannot be run: {text}", 127 if number == errno.ENOENT else 126)
+
+
+def _no_interpreter(program: str) -> str:
+    """Why a program that is there could not be found: what it names as its interpreter is not."""
+    try:
+        with open(program, "rb") as file:  # noqa: PTH123
+            first = file.readline(256)
+    except OSError:
+        first = b""
+    if not first.startswith(b"#!"):
+        return f"{program} is there, but not the loader that it needs: it was built for another system"
+    words = first[2:].decode(errors="replace").strip(" \n").split(" ")
+    return f"the interpreter {words[0]!r} that {program} names in its first line does not exist"
 
 
 class Ending:

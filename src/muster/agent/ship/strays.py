@@ -9,6 +9,7 @@ from pathlib import Path
 from muster.host.files import is_shortage
 
 _FOLDERS = {"mlruns": "MLflow", "mlartifacts": "MLflow", "wandb": "Weights & Biases"}
+_DATABASES = {"mlflow.db": "MLflow", "mlruns.db": "MLflow"}
 EVENTS_PREFIX, _BESIDE_EVENTS = "events.out.tfevents.", ("hparams.yaml",)
 _KEPT_ANYWAY = ("outputs", "logs")
 PASSED_OVER = {".git", "__pycache__", "node_modules", ".venv", ".ipynb_checkpoints"}
@@ -30,11 +31,12 @@ def find(work: Path, since: float) -> tuple[dict[str, Path], list[str]]:
         elif not inside.parts:
             folders[:] = [name for name in folders if name not in _KEPT_ANYWAY]
         folders[:] = sorted(name for name in folders if name not in PASSED_OVER)
-        tool = next((_FOLDERS[part] for part in inside.parts if part in _FOLDERS), "")
+        owner = next((_FOLDERS[part] for part in inside.parts if part in _FOLDERS), "")
         has_events = any(name.startswith(EVENTS_PREFIX) for name in names)
         for name in sorted(names):
             is_event = has_events and (name.startswith(EVENTS_PREFIX) or name in _BESIDE_EVENTS)
             path = Path(base, name)
+            tool = owner or _DATABASES.get(name, "")
             if (tool or is_event) and _is_new(path, since):
                 files[f"outputs/{inside.as_posix()}/{name}" if inside.parts else f"outputs/{name}"] = path
                 tools[tool or "TensorBoard"] += 1

@@ -17,7 +17,7 @@ def backup(
 ) -> None:
     """Write the workspace's records, settings and keys to one file.
 
-    A server may be running. The files of runs are not in it: they lie in the workspace's store.
+    The server may be running. Files of runs are not included: they are in the workspace's store.
 
     \b
     Examples:
@@ -28,7 +28,7 @@ def backup(
 
 
 def restore(file: Annotated[Path, argument("FILE", "What `muster backup` wrote.")]) -> None:
-    """Bring the workspace back to a backup.
+    """Restore the workspace from a backup.
 
     It goes into whichever database the workspace has; what that replaces is kept aside. Runs that the store has and
     the backup lacks are put back too. The server must not be running.

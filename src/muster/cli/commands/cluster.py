@@ -51,7 +51,7 @@ def create(
     as_json: Json = False,
     **flags: Value,
 ) -> None:
-    """Create a cluster, whose nodes come with jobs and go when idle.
+    """Create a cluster, whose nodes are added for jobs and removed when idle.
 
     On this machine its nodes are simulated. docs/clusters.md describes cluster files; docs/slurm.md and docs/ray.md
     describe those engines.
@@ -139,13 +139,13 @@ def show(name: Name, as_json: Json = False) -> None:
 def check(
     name: Name,
     wait: Annotated[str, option("TIME", "How long the small job may wait in the queue: 90, 15m.")] = "10m",
-    no_job: Annotated[bool, switch("Leave the small job out.", "--no-job")] = False,
+    no_job: Annotated[bool, switch("Skip the small job.", "--no-job")] = False,
     as_json: Json = False,
 ) -> None:
-    """Try the whole way to a cluster before the first job.
+    """Test a cluster before its first job.
 
-    The server asks the cluster's manager (reach, credentials, versions, settings, nodes) and looks at the way back
-    and at its disk. Then a job of a few seconds on two nodes adds numbers up over the network, and reports each
+    The server asks the cluster's manager (reach, credentials, versions, settings, nodes) and checks the connection
+    back to it and its disk. Then a job of a few seconds on two nodes adds numbers up over the network, and reports each
     node's Python, folders, disk and clock. The exit code is 1 if something would keep jobs from running.
 
     \b
@@ -207,10 +207,10 @@ def resize(
 
 def set_(
     name: Name,
-    settings: Annotated[list[str], argument("KEY=VALUE", "Settings; an empty value is the default again.")],
+    settings: Annotated[list[str], argument("KEY=VALUE", "Settings; an empty value restores the default.")],
     as_json: Json = False,
 ) -> None:
-    """Change settings of a cluster. They hold for runs that start from then on.
+    """Change settings of a cluster. They apply to runs that start from then on.
 
     \b
     Examples:
@@ -235,7 +235,7 @@ def stop(
 
 
 def start(name: Name, as_json: Json = False) -> None:
-    """Let a stopped cluster work again.
+    """Start a stopped cluster again.
 
     \b
     Examples:
@@ -301,7 +301,7 @@ def uncordon(name: Name, node: Nodes, as_json: Json = False) -> None:
 
 def cost(
     by: Annotated[CostBy, option("WHAT", "run, user or cluster.")] = "run",
-    all_: Annotated[bool, switch("Print every line, not only the 20 greatest.", "--all")] = False,
+    all_: Annotated[bool, switch("Print every line, not only the 20 largest.", "--all")] = False,
     as_json: Json = False,
 ) -> None:
     """Show node hours used, and their cost where prices are known.

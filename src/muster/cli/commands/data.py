@@ -79,7 +79,7 @@ def _described(name: str | None, path: str | None, file: str | None) -> tuple[Ne
     """The asset of a file, or of a name and a path; what the command line says wins."""
     if file is None:
         if name is None or path is None:
-            missing = "a name" if name is None else "where the data lies (--path)"
+            missing = "a name" if name is None else "where the data is (--path)"
             raise UserError(f"{missing} is missing", "`muster data create NAME --path PATH`, or --file FILE.")
         return NewAsset(name, ""), path
     said = read_data_file(Path(file), name)
@@ -124,7 +124,12 @@ def list_(
         Column("ASSET", 12), Column("TYPE", leaves=3), Column("SIZE", leaves=1), Column("MADE", leaves=2),
         Column("WHERE", 24, leaves=4),
     ]  # fmt: skip
-    print_result(found, fit(heads, rows, columns(sys.stdout)), as_json)
+    lines = (
+        fit(heads, rows, columns(sys.stdout))
+        if rows
+        else ["no data assets yet; `muster data create NAME --path …` makes one"]
+    )
+    print_result(found, lines, as_json)
 
 
 def show(

@@ -30,7 +30,7 @@ Secret = "a file that holds it, or - for standard input"
 def create(
     name: Annotated[str | None, argument("NAME", "The datastore's name.")] = None,
     file: Annotated[
-        str | None, option("FILE", "A datastore's file (.yml), which says all of it.", "-f", "--file")
+        str | None, option("FILE", "A datastore's file (.yml), with all its settings.", "-f", "--file")
     ] = None,
     path: Annotated[str | None, option("FOLDER", "A folder of the server's machine.")] = None,
     nfs: Annotated[str | None, option("FOLDER", "A share that all nodes mount at this path.")] = None,
@@ -159,7 +159,7 @@ def test(
 ) -> None:
     """Test a datastore: say what its credential may do, list it, write a small file, read it back, remove it.
 
-    One that is only read is tested with --read-only.
+    Use --read-only for one that is only read.
 
     \b
     Examples:
@@ -236,7 +236,7 @@ def revoke(
     every: Annotated[bool, switch("All that are still valid.", "--all")] = False,
     as_json: Json = False,
 ) -> None:
-    """End grants at once.
+    """Revoke grants at once.
 
     \b
     Examples:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-from muster.cli.console import Paint, say
+from muster.cli.console import Paint, columns, say
 from muster.cli.images import Image, images_here
 from muster.cli.options import Json, argument, option, print_result, switch
 from muster.cli.text import counted, duration, size
@@ -71,7 +71,7 @@ def list_(as_json: Json = False) -> None:
         folder=str(cache.root),
         images=tuple(map(_image_view, images_here())),
     )
-    print_result(found, listing(found, Paint.of(sys.stdout), time.time()), as_json)
+    print_result(found, listing(found, Paint.of(sys.stdout), time.time(), columns(sys.stdout)), as_json)
 
 
 def show(
@@ -192,7 +192,7 @@ def register(
     spec, base_dir = job
     if spec.environment is None or isinstance(spec.environment, str) or spec.environment.is_a_name:
         hint = "Write packages, an image or a Dockerfile into its `environment`."
-        raise UserError(f"{file} describes no environment of its own.", hint)
+        raise UserError(f"{file} does not describe an environment.", hint)
     kept = register_environment(connect(), named or spec.environment.name or Path(file).stem, spec, base_dir)
     line = f"{kept.name}  version {kept.version}  for jobs: `environment: azureml:{kept.name}`"
     print_result(kept, [line], as_json)

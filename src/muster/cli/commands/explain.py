@@ -12,13 +12,13 @@ from typing import Annotated
 from muster.cli.console import Paint
 from muster.cli.options import Json, argument, option, print_json
 from muster.cli.views.run import explanation
-from muster.diagnosis.foreign import LogFile, evidence_of
-from muster.diagnosis.passages import shortened
-from muster.diagnosis.verdict import judge
+from muster.diagnosis.foreign import LogFile, explained
 from muster.errors import UserError
 from muster.wire.verdicts import JobFacts
 
 _MOST_BYTES = 64 << 20
+_SAMPLE_CHARS = 1 << 16
+_NO_TEXT = re.compile("[\ufffd\x01-\x06\x0e-\x1a]")
 _STDIN = "-"
 _TAIL_CHARS = 4096
 _MOST_SCRIPTS = 2000
@@ -39,7 +39,7 @@ def explain(
     exit_code: Annotated[int | None, option("N", "The exit code, where it is known.", "--exit-code")] = None,
     as_json: Json = False,
 ) -> None:
-    """Explain a failure from its logs, also one that did not happen under Muster.
+    """Explain a failure from its logs, even one that did not happen under Muster.
 
     \b
     Examples:
@@ -47,10 +47,7 @@ def explain(
       muster explain rank_0.log rank_1.log --json
     """
     logs = [_read(name, exit_code) for name in files]
-    evidence = evidence_of(logs)
-    known = JobFacts(files=_beside(files, logs))
-    ranks = tuple(replace(rank, tail=shortened(rank.tail, rank)) for rank in evidence.ranks)
-    made = judge(replace(evidence, ranks=ranks, facts=known))
+    made = explained(logs, JobFacts(files=_beside(files, logs)))
     made = replace(made, next=_ELSEWHERE.get(made.code, made.next))
     if as_json:
         print_json(made)
@@ -62,20 +59,30 @@ def _read(name: str, exit_code: int | None) -> LogFile:
     """A log; of a very long one its end."""
     signal = exit_code - 128 if exit_code is not None and exit_code > 128 else None
     ended = {"exit_code": None if signal else exit_code, "signal": signal}
-    if name == _STDIN:
-        return LogFile("standard input", sys.stdin.buffer.read()[-_MOST_BYTES:].decode(errors="replace"), **ended)
+    called = "standard input" if name == _STDIN else name
     try:
-        with Path(name).open("rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - _MOST_BYTES))
-            text = file.read().decode(errors="replace")
+        data = _end_of(name)
     except OSError as error:
         raise UserError(
-            f"{name} cannot be read: {error.strerror}",
+            f"{called} cannot be read: {error.strerror}",
             "Give the files that the failed job printed to. Of a run, `muster show RUN` has the verdict.",
         ) from None
+    # A log that was cut while it was written begins with zeros.
+    text = data.replace(b"\0", b"").decode(errors="replace")
     if not text.strip():
-        raise UserError(f"{name} is empty", "Give the files that the failed job printed to.")
-    return LogFile(Path(name).name, text, **ended)
+        raise UserError(f"{called} is empty", "Give the files that the failed job printed to.")
+    last = text[-_SAMPLE_CHARS:]
+    if len(_NO_TEXT.findall(last)) > len(last) / 10:
+        raise UserError(f"{called} is not a log: it holds no text", "Give the files that the failed job printed to.")
+    return LogFile(Path(called).name, text, **ended)
+
+
+def _end_of(name: str) -> bytes:
+    if name == _STDIN:
+        return sys.stdin.buffer.read()[-_MOST_BYTES:]
+    with Path(name).open("rb") as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - _MOST_BYTES))
+        return file.read()
 
 
 def _beside(names: list[str], logs: list[LogFile]) -> tuple[str, ...]:

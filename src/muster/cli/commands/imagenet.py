@@ -32,13 +32,13 @@ def imagenet(
         Path | None, option("FILE", "Instead of --devkit: one class per line, or a file name and its class.")
     ] = None,
     classes_file: Annotated[
-        Path | None, option("FILE", "For val alone: the order of classes, one per line (default: DIR/classes.txt).")
+        Path | None, option("FILE", "For only val: the order of classes, one per line (default: DIR/classes.txt).")
     ] = None,
     check: Annotated[
         list[str] | None,
         option("WHICH=KIND:VALUE", "What an archive must be: train=sha256:…, val=size:…; also md5, sha1; repeatable."),
     ] = None,
-    classes: Annotated[int | None, option("N", "How many classes there must be.", min=1)] = None,
+    classes: Annotated[int | None, option("N", "The expected number of classes.", min=1)] = None,
     per_shard: Annotated[int, option("N", "Images in a shard.", min=1)] = IMAGES_PER_SHARD,
     resize: Annotated[int | None, option("PIXELS", "Shrink larger images to this shorter side.", min=1)] = None,
     seed: Annotated[int, option("N", "Seed of the shuffle.")] = 0,
@@ -48,7 +48,7 @@ def imagenet(
     """Pack the original ImageNet archives into shards of mixed images, ready for sequential reading.
 
     Archives are verified first, against sizes and checksums that you give, and read in place: nothing is unpacked.
-    A shard appears only when it is whole; the same command goes on after an interruption, and the same input gives
+    A shard appears only when it is complete; after an interruption the same command continues, and the same input gives
     the same bytes. The few images that are not plain RGB JPEGs are converted.
 
     \b

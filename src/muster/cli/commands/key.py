@@ -57,7 +57,7 @@ def show(as_json: Json = False) -> None:
 def rotate(
     key_file: KeyFile = None, key_env: KeyEnv = None, key_command: KeyCommand = None, as_json: Json = False
 ) -> None:
-    """Change the workspace's key: the key of each stored file is wrapped anew, and no content is rewritten.
+    """Change the workspace's key: the key of each stored file is wrapped again, and no content is rewritten.
 
     \b
     Examples:

@@ -46,7 +46,7 @@ def logs(
     raw: Annotated[bool, switch("The bytes of one rank, exactly as printed.", "--raw")] = False,
     as_json: Json = False,
 ) -> None:
-    """Print the output of all ranks, each line with its rank, or of one.
+    """Print the output of all ranks, each line with its rank, or of one rank.
 
     Lines come in the order in which they reached the server, which finds the wanted ones. A progress bar shows as its
     last state; --raw gives every byte.

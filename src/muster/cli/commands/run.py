@@ -65,7 +65,7 @@ def run(
         list[str] | None, option("RUN", "Start once this run has completed (RUN:ended: has ended); repeatable.")
     ] = None,
     array: Annotated[
-        str | None, option("VALUES", "One run for each value: 0-199, or of an input lr=0.1,0.01; they are one call.")
+        str | None, option("VALUES", "One run for each value: 0-199, or for an input lr=0.1,0.01; in one submission.")
     ] = None,
     detach: Annotated[bool, switch("Print the run's id and return at once.", "--detach", "-d")] = False,
     dry_run: Annotated[bool, switch("Print what every rank would run, and run nothing.", "--dry-run")] = False,
@@ -77,7 +77,7 @@ def run(
 ) -> None:
     """Run a job file or a script, and follow it to its end.
 
-    A script runs in its own folder, which is sent along as the job's code. With --procs it is started so many
+    A script runs in its own folder, which is sent along as the job's code. With --procs it is started that many
     times on each node, with the variables of PyTorch (RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR ...); with
     --nodes alone once on each; with neither once. Options win over what a job file says. Behind `--`, the command line
     of torchrun, mpirun, accelerate, deepspeed or srun is shown as the job file that it stands for, and run.
@@ -139,7 +139,7 @@ def load(target: str, arguments: list[str], overrides: Overrides) -> LoadedJob:
         return LoadedJob(spec=make_spec(data), notices=(), base_dir=Path.cwd())
     if arguments:
         raise JobError(
-            f"{target} says itself what it runs; it takes no arguments ({' '.join(arguments)!r}).",
+            f"{target} contains its own command; it takes no arguments ({' '.join(arguments)!r}).",
             "Declare inputs in the job file and give them with --input NAME=VALUE.",
         )
     document = read_job_file(Path(target))

@@ -169,7 +169,7 @@ def rm(runs: Runs, yes: Annotated[bool, switch("Do not ask.", "--yes", "-y")] = 
             f"End it first: muster cancel {active[0]}",
         )
     if not yes:
-        _ask([f"{view.id}  {ref(view)}  {view.status}" for view in views.values()])
+        _ask(["  ".join(dict.fromkeys((view.id, ref(view), view.status))) for view in views.values()])
     for number, view in enumerate(views.values(), 1):
         of = f" ({number} of {len(views)})" if len(views) > 1 else ""
         with patience(f"removing {view.id}{of}: {size(sum(file.size for file in view.files))}"):
@@ -207,7 +207,8 @@ def _ask(names: list[str]) -> None:
         raise UserError("there is no terminal to ask whether to remove.", "Say it with --yes.")
     for name in names:
         say(f"  {name}")
-    if not typer.confirm("Remove them with everything that is kept of them?", default=False):
+    whom = "it" if len(names) == 1 else "them"
+    if not typer.confirm(f"Remove {whom}, with logs, metrics and outputs?", default=False):
         raise typer.Exit(exits.EXIT_FAILED)
 
 

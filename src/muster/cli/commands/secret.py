@@ -66,7 +66,12 @@ def list_(as_json: Json = False) -> None:
         ]
         for item in found
     ]
-    print_result(found, table(["NAME", "SET", "BY", "FOR JOBS OF"], rows), as_json)
+    lines = (
+        table(["NAME", "SET", "BY", "FOR JOBS OF"], rows)
+        if rows
+        else ["no secrets yet; `muster secret set NAME` makes one"]
+    )
+    print_result(found, lines, as_json)
 
 
 def rm(name: Name, as_json: Json = False) -> None:

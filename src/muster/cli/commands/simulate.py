@@ -15,23 +15,25 @@ from muster.errors import NotFound, UserError
 from muster.simulation import report
 from muster.simulation.drawing import draw
 from muster.simulation.jobs import DAY_S, Machines, Outcome
+from muster.simulation.lines import decoded
 from muster.simulation.simulator import POLICIES, Policy, simulate
-from muster.simulation.trace import Entry, Selection, nodes_for, read, select
+from muster.simulation.trace import Past, Selection, nodes_for, part, read, select
 
 _NAMES = ", ".join(POLICIES)
+_MOST_NODES, _MOST_GPUS = 100_000, 1000
 
 
 def command(
     trace: Annotated[Path, option("FILE", "What the cluster did: an export of Slurm's sacct, or a CSV file.")],
-    nodes: Annotated[int | None, option("N", "Nodes (default: so many that they are busy for 85 %).", min=1)] = None,
-    gpus: Annotated[int, option("G", "GPUs of each node.", min=1)] = 8,
+    nodes: Annotated[int | None, option("N", "Nodes (default: busy for 85 %).", min=1, max=_MOST_NODES)] = None,
+    gpus: Annotated[int, option("G", "GPUs of each node.", min=1, max=_MOST_GPUS)] = 8,
     policy: Annotated[
         list[str] | None, option("NAME", f"Which to try: {_NAMES}; repeatable (default: all but shortest).")
     ] = None,
-    from_day: Annotated[float | None, option("D", "Start here (default: the first day that is not empty).")] = None,
-    days: Annotated[float | None, option("D", "Take so many days (default: to the end).")] = None,
-    jobs: Annotated[int | None, option("N", "Take so many jobs (default: all).", min=1)] = None,
-    longest_days: Annotated[float, option("D", "What ran longer counts as ended then.")] = 7.0,
+    from_day: Annotated[float | None, option("D", "Start here (default: the first busy day).", min=0)] = None,
+    days: Annotated[float | None, option("D", "Use this many days (default: to the end).", min=0.01)] = None,
+    jobs: Annotated[int | None, option("N", "Use this many jobs (default: all).", min=1)] = None,
+    longest_days: Annotated[float, option("D", "Longer jobs count as ended after this time.", min=0.01)] = 7.0,
     plot: Annotated[Path | None, option("FILE.svg", "Draw use, queue and waits.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -40,9 +42,9 @@ def command(
     It shows what waits and GPU use would have been under Muster, with and without declared time limits (jobs that
     declared none get 1.1 to 3 times what they took, rounded up), and first in, first out.
 
-    The file is an export of Slurm's sacct (below), or a CSV file with the columns start, length and gpus (seconds or
-    dates; user, experiment, name, limit and nodes are used where given), or with num_gpu, creation_time and
-    deletion_time.
+    The file is an export of Slurm's sacct (below), or a CSV file with the columns start, gpus and length (or end): in
+    seconds, as dates, or such as 90m or 1-12:00:00. submit, user, experiment, name, limit and nodes are used where
+    given. Or it has the columns num_gpu, creation_time and deletion_time. A part of a GPU counts as one.
 
     \b
       sacct -aXP -S now-30days \\
@@ -53,15 +55,15 @@ def command(
       muster simulate --trace month.csv --nodes 2 --gpus 8 --policy muster --policy fifo
     """
     chosen = _policies(policy)
-    if plot is not None and plot.suffix != ".svg":
-        raise UserError(f"--plot {plot}: only .svg files are drawn.", "Such as --plot month.svg.")
-    entries = _entries(trace)
-    count = nodes or nodes_for(entries, gpus)
-    found = select(entries, Selection(from_day, days, jobs, longest_days * DAY_S), gpus, count * gpus)
+    _check(plot)
+    past = _read(trace)
+    selection = Selection(from_day, days, jobs, longest_days * DAY_S)
+    count = nodes or nodes_for(part(past.entries, selection), gpus)
+    found = select(past.entries, selection, gpus, count * gpus)
     machines = Machines(count, gpus, found.days)
     title = f"{counted(len(found.jobs), 'job')} of {_span(found.days)} on {count} × {gpus} GPUs"
     say(title)
-    for text in found.left_out:
+    for text in (*past.left_out, *found.left_out):
         say(f"  left out: {text}")
     outcomes = [simulate(machines, found.jobs, item) for item in chosen]
     figures = [report.figures(outcome) for outcome in outcomes]
@@ -74,9 +76,17 @@ def command(
     _print(figures, outcomes)
 
 
-def _entries(trace: Path) -> list[Entry]:
+def _check(plot: Path | None) -> None:
+    """Whether there can be a drawing, before anything is simulated for it."""
+    if plot is not None and plot.suffix != ".svg":
+        raise UserError(f"--plot {plot}: only .svg files are drawn.", "Such as --plot month.svg.")
+    if plot is not None and not plot.parent.is_dir():
+        raise NotFound(f"--plot {plot}: there is no folder {plot.parent}", "Make it, or give another one.")
+
+
+def _read(trace: Path) -> Past:
     try:
-        return read(trace.read_text(errors="replace"), str(trace))
+        return read(decoded(trace.read_bytes()), str(trace))
     except OSError as error:
         raise NotFound(f"{trace} cannot be read: {error.strerror}", "Give the file of a trace.") from error
 
@@ -96,4 +106,4 @@ def _policies(names: list[str] | None) -> list[Policy]:
     unknown = [name for name in names or () if name not in POLICIES]
     if unknown:
         raise UserError(f"--policy {unknown[0]}: there is no such policy.", f"There are {_NAMES}.")
-    return [POLICIES[name] for name in names or [name for name in POLICIES if name != "shortest"]]
+    return [POLICIES[name] for name in dict.fromkeys(names or [name for name in POLICIES if name != "shortest"])]

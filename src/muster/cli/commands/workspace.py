@@ -18,7 +18,7 @@ from muster.cli.templates import TEMPLATES, lacks_mpirun, missing, refuse_to_ove
 from muster.cli.templates import write as write_template
 from muster.cli.text import counted, table
 from muster.cli.views.listing import listing
-from muster.client.connect import announced, connect, living_agents
+from muster.client.connect import announced, announced_url, connect, living_agents
 from muster.client.server_process import wait_until_gone
 from muster.client.workspace import (
     WorkspaceRef,
@@ -32,7 +32,6 @@ from muster.client.workspace import (
 from muster.errors import Conflict, NotFound, ServerUnavailable, UserError
 from muster.host.extras import install_command
 from muster.host.http import is_loopback
-from muster.host.network import reachable
 from muster.paths import WorkspacePaths
 from muster.wire import states
 from muster.wire.clusters import ClusterView
@@ -98,8 +97,8 @@ def init(
     """Make a folder a workspace, which keeps runs in its .muster folder.
 
     Without one, runs are kept in the workspace of your home folder. With --template it also gets `train.py` and
-    `job.yml`: a small training with synthetic data, to put your own in its place. Nothing that is there is written
-    over, and a folder in a workspace stays part of that.
+    `job.yml`: a small training with synthetic data, to put your own in its place. Existing files are not
+    overwritten, and a folder in a workspace stays part of it.
 
     \b
     Examples:
@@ -131,9 +130,9 @@ def trust(
 ) -> None:
     """Trust a workspace that somebody else made.
 
-    One that came with a clone or an archive is not used before. Its workspace.json may name programs that the server
-    runs, and a server that tokens are sent to. Those that you made with `muster init` on this machine are trusted
-    already.
+    Until then, one that came with a clone or an archive is not used: its workspace.json may name programs that the
+    server runs, and a server that tokens are sent to. Those that you made with `muster init` on this machine are
+    trusted already.
 
     \b
     Examples:
@@ -203,7 +202,7 @@ def server_command(root: Path, host: str, port: int, *, tls: bool, cert: Path | 
     if (cert is None) != (key is None):
         raise UserError("--cert and --key belong together; only one was given.")
     if tls and cert is not None:
-        raise UserError("--tls makes a certificate, and --cert brings one.", "Give only one of them.")
+        raise UserError("--tls makes a certificate, and --cert uses yours.", "Give only one of them.")
     for path in (cert, key):
         if path is not None and not path.is_file():
             raise NotFound(f"there is no file {path}.")
@@ -286,8 +285,7 @@ def _workspace_status(ref: WorkspaceRef) -> WorkspaceStatus:
 
 
 def _others(ref: WorkspaceRef) -> str | None:
-    said = None if ref.server else announced(ref.paths)
-    url = reachable(said.url) if said is not None and said.url else None
+    url = None if ref.server else announced_url(ref.paths)
     return url if url and not is_loopback(urlsplit(url).hostname or "") else None
 
 

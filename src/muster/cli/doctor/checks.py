@@ -145,7 +145,7 @@ def _ports(facts: Facts) -> Iterator[Finding]:
 def _interfaces(facts: Facts) -> Iterator[Finding]:
     usable = [interface for interface in facts.interfaces if interface.up]
     if not usable:
-        advice = "Runs on this machine work; to join other machines, bring a network interface up."
+        advice = "Runs on this machine work; to join other machines, connect this one to a network."
         yield Finding("network", "warn", "only the loopback interface", advice)
         return
     said = ", ".join(

@@ -77,7 +77,10 @@ def check_data(spec: JobSpec) -> list[str]:
             if said := _look(value):
                 notices.append(f"inputs.{name}: {said}")
         except ServerUnavailable:
-            continue
+            notices.append(
+                f"inputs.{name}: whether {value.path} is there is not known: the workspace's server does not run"
+                " (`muster up`)"
+            )
         except NotFound as error:
             hint = f"Make it with `muster data create`, or give another place: --input {name}=PATH."
             if is_model_input(value.path or "", value.type):

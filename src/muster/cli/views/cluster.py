@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from muster.cli.console import Paint
-from muster.cli.text import counted, moment, size, table
+from muster.cli.text import counted, duration, moment, size, table
 from muster.wire.clusters import ClusterUse, ClusterView, CostLine, CostReport, NodeStateView, NodeView
 
 
@@ -83,8 +83,8 @@ def cost_lines(found: CostReport, limit: int | None = None) -> list[str]:
 def _extent(view: ClusterView) -> str:
     if view.lent:
         return f"{len(view.nodes)}, lent by {view.engine} for each run"
-    idle_s = view.idle_seconds_before_scaledown
-    return f"{len(view.nodes)} now, {view.min_nodes} to {view.max_nodes}; idle ones are released after {idle_s:g} s"
+    idle = duration(view.idle_seconds_before_scaledown)
+    return f"{len(view.nodes)} now, {view.min_nodes} to {view.max_nodes}; idle ones are released after {idle}"
 
 
 def _mounts(view: ClusterView) -> str:

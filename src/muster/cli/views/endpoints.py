@@ -124,7 +124,8 @@ def _share(item: DeploymentView) -> str:
 
 def _replicas(item: DeploymentView) -> str:
     most = f"-{item.max_instances}" if item.max_instances > item.instances else ""
-    return f"{item.ready} of {item.instances}{most}"
+    nodes = f" on {item.nodes} nodes" if item.nodes > 1 else ""
+    return f"{item.ready} of {item.instances}{most}{nodes}"
 
 
 def _shares(view: EndpointView) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from muster.cli.console import Paint
-from muster.cli.text import ago, size, table
+from muster.cli.text import ago, size, table, wrapped
 from muster.wire.environments import EnvironmentView
 from muster.wire.message import wire
 from muster.wire.node.recipes import Recipe
@@ -75,12 +75,12 @@ class EnvironmentDescription:
     built: LockedView | None
 
 
-def listing(found: EnvironmentList, paint: Paint, now: float) -> list[str]:
+def listing(found: EnvironmentList, paint: Paint, now: float, room: int | None = None) -> list[str]:
     """The tables of `muster env list`."""
-    lines = [paint("curated", "bold"), *_plain({item.name: item.description for item in found.curated})]
+    lines = [paint("curated", "bold"), *_named({item.name: item.description for item in found.curated}, room)]
     if found.registered:
         versions = {item.name: f"version {item.version}" for item in found.registered}
-        lines += ["", paint("registered", "bold"), *_plain(versions)]
+        lines += ["", paint("registered", "bold"), *_named(versions, room)]
     lines += ["", paint(f"built in {found.folder}", "bold")]
     built = [
         (item.key, item.label, item.python, str(item.packages), size(item.size), _last_used(item, now))
@@ -110,8 +110,14 @@ def description(found: EnvironmentDescription, paint: Paint, now: float) -> list
     return [*lines, *(f"  {text.partition(' --hash=')[0]}" for text in built.lock)]
 
 
-def _plain(rows: Mapping[str, str]) -> list[str]:
-    return [f"  {line}" for line in table(("", ""), list(rows.items()))[1:]]
+def _named(texts: Mapping[str, str], room: int | None) -> list[str]:
+    """Names with a text behind each, which goes on below itself where it is long."""
+    names = max(map(len, texts), default=0)
+    return [
+        f"  {'' if number else name:<{names}}  {line}"
+        for name, text in texts.items()
+        for number, line in enumerate(wrapped(text, room, names + 4))
+    ]
 
 
 def _last_used(item: BuiltView | ImageView, now: float) -> str:

@@ -36,14 +36,14 @@ def address(view: FileServerView) -> str:
 
 def description(view: FileServerView, now: float, room: int | None = None) -> Iterator[str]:
     """Everything that there is to say about one file server."""
-    restarted = f", started anew {counted(view.restarts, 'time')}" if view.restarts else ""
+    restarted = f", restarted {counted(view.restarts, 'time')}" if view.restarts else ""
     said = {
         "file server": view.name,
         "state": view.state + restarted,
         "why": view.why or "",
         "holds": f"{size(view.used_bytes)} of {size(view.size_bytes)}",
         "address": address(view) or "none yet",
-        "read by": view.clients if view.clients != "127.0.0.1/32" else "this machine alone",
+        "read by": view.clients if view.clients != "127.0.0.1/32" else "only this machine",
         "cluster": view.cluster + (f", node {view.node}" if view.node else ""),
         "folder": view.folder or "",
         "run": view.run or "none yet",

@@ -15,6 +15,7 @@ from muster.client.submit import gathered
 from muster.errors import JobError
 from muster.job.endpoints.batch_deployment import BatchDeployment
 from muster.job.endpoints.batch_job import BatchScoring, job_of
+from muster.job.endpoints.models import ModelInput
 from muster.job.explain import make_spec
 from muster.wire.codec import Json
 from muster.wire.runs import RunView, Submission
@@ -100,13 +101,12 @@ def deploy(
     return BatchEndpoints(client.calls).deploy(endpoint, name, new)
 
 
-def deployment_job(said: BatchDeployment, model: str | None) -> dict[str, Json]:
+def deployment_job(said: BatchDeployment, model: ModelInput | None) -> dict[str, Json]:
     """The job of a deployment's runs, without their data. Pure."""
-    job = job_of(BatchScoring(None, model=model, code=said.code, settings=said.settings))
+    job = job_of(BatchScoring(None, model=model, code=said.code, settings=said.settings, variables=said.variables))
     job |= {
         "distribution": {"type": "pytorch", "process_count_per_instance": said.procs},
         "resources": {"instance_count": said.nodes},
-        "environment_variables": dict(said.variables),
     }
     if said.environment is not None:
         job["environment"] = said.environment

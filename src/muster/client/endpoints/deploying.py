@@ -9,12 +9,13 @@ from pathlib import Path
 
 from muster.client.api import Client
 from muster.client.endpoints.calls import Endpoints
-from muster.client.models import Models
+from muster.client.models import Models, registered_input
 from muster.client.serving import ServeSettings, settings_json
 from muster.client.snapshot import Sent
 from muster.client.submit import gathered
 from muster.errors import JobError
 from muster.job.endpoints.deployment import DeploymentFile
+from muster.job.endpoints.models import ModelInput, inputs_of, variables_of
 from muster.job.explain import make_spec
 from muster.job.rules import is_address
 from muster.models.references import RunPath, parse
@@ -48,6 +49,7 @@ def deploy(
         limits,
         said.scaling.least,
         said.scaling.most,
+        said.nodes,
         said.description,
         said.tags,
         all_traffic,
@@ -71,14 +73,14 @@ def settings_of(said: DeploymentFile, limits: RequestLimits, model: ModelView | 
         name=model.name if model is not None else said.name,
         version=str(model.version) if model is not None else "1",
         port=0,
-        replicas=scaling.least,
+        replicas=scaling.least // said.nodes,
         max_batch=said.max_batch,
         max_wait_ms=said.max_wait_ms,
         timeout_ms=float(limits.timeout_ms),
         max_queue=max(_WAIT_IN_REPLICA, limits.concurrency),
         endpoint=said.endpoint,
         deployment=said.name,
-        max_replicas=scaling.most,
+        max_replicas=scaling.most // said.nodes,
         target_percent=float(scaling.target_percent),
         polling_s=scaling.polling_s,
         idle_s=scaling.idle_s,
@@ -95,13 +97,13 @@ def settings_of(said: DeploymentFile, limits: RequestLimits, model: ModelView | 
 
 def job_of(said: DeploymentFile, settings: ServeSettings, model: ModelView | None) -> dict[str, Json]:
     """The job of a deployment's run, which does not end. Pure."""
-    source = said.model if model is None else f"models:/{model.name}/{model.version}"
+    models = models_of(said, model)
     job: dict[str, Json] = {
         "display_name": f"{said.endpoint}-{said.name}",
         "experiment_name": "endpoints",
         "command": ("python", "-m", "muster.scoring.serve", json.dumps(settings_json(settings))),
-        "inputs": {} if source is None else {"model": {"type": "custom_model", "path": source}},
-        "environment_variables": dict(said.variables),
+        "inputs": inputs_of(models),
+        "environment_variables": {**variables_of(models), **said.variables},
         "retry": _RETRY,
         "tags": {"endpoint": said.endpoint, "deployment": said.name},
         "resources": {"gpus_per_node": said.gpus or 0},
@@ -113,6 +115,14 @@ def job_of(said: DeploymentFile, settings: ServeSettings, model: ModelView | Non
     if said.compute is not None:
         job["compute"] = said.compute
     return job
+
+
+def models_of(said: DeploymentFile, model: ModelView | None) -> list[ModelInput]:
+    """The models of a deployment, the first of which `model` is where it is registered. Pure."""
+    if said.model is None:
+        return []
+    first = ModelInput.at(said.model) if model is None else registered_input(model)
+    return [first, *said.more_models]
 
 
 def _registered(client: Client, said: DeploymentFile) -> ModelView | None:

@@ -28,7 +28,7 @@ class Importer:
         self._known: dict[str, set[str]] = {}
 
     def run(self) -> tuple[int, int]:
-        """How many runs were brought in, and how many were here already."""
+        """How many runs were imported, and how many were here already."""
         brought = known = 0
         for stored in self._store.runs():
             experiment = self._experiment(stored.experiment)

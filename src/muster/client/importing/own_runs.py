@@ -38,11 +38,11 @@ def end_run(client: Client, run_id: str, status: str) -> None:
         calls.close()
 
 
-def children(client: Client, experiment: str, run_id: str) -> list[str]:
-    """The runs whose parent it is, newest first."""
+def children(client: Client, experiment: str, run_id: str | None = None) -> list[str]:
+    """The runs of an experiment whose parent it is, newest first; without a run those that have any."""
     calls = MlflowCalls(client.calls.address)
     try:
-        wanted = f"tags.`{PARENT_TAG}` = '{run_id}'"
+        wanted = f"tags.`{PARENT_TAG}` " + ("LIKE '%'" if run_id is None else f"= '{run_id}'")
         body: Record = {"experiment_ids": [_experiment(calls, experiment)], "filter": wanted}
         return [_info(run)["run_id"] for run in calls.each("runs/search", "runs", body)]
     finally:

@@ -69,7 +69,7 @@ def pinned_certificate(url: str, wanted: str | None, typed: str = "") -> str | N
     if not is_fingerprint_of(wanted, shown):
         raise AccessDenied(
             f"the server at {url} shows another certificate: {fingerprint(shown)}, and {wanted} was expected",
-            "Either the line is old (`muster up` prints it anew), or something stands between you and the server.",
+            "Either the line is old (`muster up` prints the current one), or something is between you and the server.",
         )
     return shown
 
@@ -116,7 +116,7 @@ def refuse_own_runs(folder: Path | None) -> None:
     root = folder.resolve() / FOLDER
     if WorkspacePaths(root).server_dir.exists():
         raise Conflict(
-            f"{root.parent} has a workspace of its own, with its runs in {root}",
+            f"{root.parent} has its own workspace, with its runs in {root}",
             "Log in from another folder, or without --here: then the server is used where no folder has a workspace.",
         )
 
@@ -135,7 +135,7 @@ def _is_vouched_for(url: str) -> bool:
 
 def _unknown(url: str, certificate: str, typed: str) -> AccessDenied:
     return AccessDenied(
-        f"the server at {url} shows a certificate that nobody vouches for here",
+        f"the server at {url} has a certificate that this machine does not trust",
         f"Its fingerprint is {fingerprint(certificate)}. If `muster up` printed the same on the server's machine:\n"
         f"muster login {shlex.quote(typed)} --fingerprint {fingerprint(certificate)}",
     )

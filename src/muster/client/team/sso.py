@@ -53,7 +53,7 @@ def id_token(sso: SsoView, show: Callable[[Code], None], pause: Callable[[float]
             wait_s += _WAIT_S
         elif answer.get("error") != "authorization_pending":
             raise AccessDenied(f"{sso.issuer} refused the sign-on: {answer.get('error_description') or answer}")
-    raise AccessDenied("nobody signed on in time", "Try it again.")
+    raise AccessDenied("nobody signed in in time", "Try it again.")
 
 
 def _call(url: str, form: Mapping[str, str] | None = None, refusals: bool = False) -> Mapping[str, str]:

@@ -117,9 +117,8 @@ def carry_out(prepared: Prepared, storage: Storage, watch: Watch) -> None:
             if place.kind != "asset":
                 raise
             raise Conflict(
-                f"{error.what} of the data asset {place.store}:{place.version} is not what it was when the asset was "
-                "made.",
-                "Something wrote to its place: make a new version, or bring the old content back there.",
+                f"{error.what} of the data asset {place.store}:{place.version} has changed since the asset was made.",
+                "Something wrote to its place: make a new version, or restore the old content there.",
             ) from error
         if plan.removals:
             remove(storage, prepared.landing.folder, plan.removals)

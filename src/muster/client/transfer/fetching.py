@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shutil
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -50,8 +51,7 @@ def fetch_all(
             if not (partial / "data").exists():
                 remove_tree(partial)
             raise
-        journal, counted = Journal(partial / "journal.jsonl"), _Counted()
-        counted.moved = moved
+        journal, counted = Journal(partial / "journal.jsonl"), _Counted(moved)
         try:
             for batch in batches(copies):
                 if announce is not None:
@@ -70,12 +70,25 @@ def fetch_all(
 class _Counted(Progress):
     """Progress that somebody follows."""
 
-    moved: Callable[[int], None]
+    def __init__(self, moved: Callable[[int], None]) -> None:
+        super().__init__()
+        self.moved = moved
+        self._told: dict[int, int] = {}
+        """By thread: what it has said of the part that is under way."""
+
+    def arriving(self, count: int) -> None:
+        super().arriving(count)
+        thread = threading.get_ident()
+        more = count - self._told.get(thread, 0)
+        # One that is asked for again is not counted again.
+        if more > 0:
+            self._told[thread] = count
+            self.moved(more)
 
     def add(self, count: int, files: int = 0, resumed: bool = False, from_peer: bool = False) -> None:
         super().add(count, files, resumed, from_peer)
-        if count:
-            self.moved(count)
+        if count > (told := self._told.pop(threading.get_ident(), 0)):
+            self.moved(count - told)
 
 
 def _drop_outdated(partial: Path, copies: Sequence[Copy]) -> None:

@@ -197,6 +197,10 @@ class Capacity:
         found = {run_id for name in pools for run_id in self._by_name[name].holders}
         return [self.running[run_id] for run_id in sorted(found)]
 
+    def nodes_of(self, apart: str) -> frozenset[str]:
+        """The nodes of those that others with the same word keep off."""
+        return frozenset(part.node for item in self.running.values() if item.apart == apart for part in item.parts)
+
     def running_up_to(self, priority: int) -> Iterator[Running]:
         """Those who hold nodes, of this priority and of lower ones."""
         return (

@@ -142,13 +142,24 @@ def _on_one_machine(gang: Gang, capacity: Capacity) -> str:
     need = gang.need
     parts = min(need.nodes, len(pool.members[gang.cluster]))
     share = len(pool.gpus) // parts if need.gpus is None else need.gpus
-    holders = [item for item in capacity.running.values() if any(capacity.pool_of(p.node) is pool for p in item.parts)]
+    condition = pool.condition(gang.cluster)._replace(idle=True)
+    lacks_part = need.share < 1 and fitting(condition, need) < parts
+    lacks_gpus = need.share == 1 and share * parts > len(pool.free_gpus)
+    # Front doors and replicas, for instance, hold no CPUs: without them it would wait as long.
+    holders = [
+        item
+        for item in capacity.running.values()
+        if any(
+            capacity.pool_of(part.node) is pool and (part.gpus if lacks_part or lacks_gpus else part.ranks)
+            for part in item.parts
+        )
+    ]
     rest = f", the rest is held by {_names(holders)}" if holders else ""
-    if need.share < 1 and fitting(pool.condition(gang.cluster)._replace(idle=True), need) < parts:
+    if lacks_part:
         of = f"{need.share:g} of a GPU"
         said = f"needs {of}" if parts == 1 else f"needs {parts} × {of}"
         return f"{said}; {len(pool.free_gpus)} of {len(pool.gpus)} are free, and of no other is enough left{rest}"
-    if need.share == 1 and share * parts > len(pool.free_gpus):
+    if lacks_gpus:
         return f"needs {share * parts} GPUs; {len(pool.free_gpus)} of {len(pool.gpus)} are free{rest}"
     free = max(0, pool.cpus - pool.ranks)
     ranks = parts * need.ranks

@@ -57,6 +57,8 @@ class Gang:
     """Nodes that it should not get again."""
     preemptible: bool | None = None
     """Whether a gang of higher priority may end it; None: as its cluster says."""
+    apart: str = ""
+    """Gangs with the same word here keep off each other's nodes, where there are others."""
     length: Length | None = None
     """How long it is likely to take; None: nobody knows, its limit alone counts."""
     likely_s: float = field(init=False, default=UNKNOWN)
@@ -139,6 +141,8 @@ class Running:
     """How long it takes, as far as one could tell before it began; None: nobody knows."""
     checkpoints: bool = False
     """It has saved what it did, and goes on from there."""
+    apart: str = ""
+    """Others with the same word keep off its nodes."""
 
     def likely_end(self, now: float, share: float = LIKELY_SHARE) -> float:
         """When it has ended in so many cases, given that it still runs; never later than its limit."""

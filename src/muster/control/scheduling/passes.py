@@ -106,9 +106,12 @@ class _Pass:
         """Nodes are kept off only where enough others are left."""
         if off := self._rules.kept_off.get(gang.run_id):
             gang = replace(gang, excluded=gang.excluded | off)
-        if not gang.excluded or self._possible(gang) >= gang.need.nodes:
-            return gang
-        return replace(gang, excluded=frozenset())
+        taken = self._capacity.nodes_of(gang.apart) if gang.apart else frozenset()
+        # Two parts on one node are lost together: rather a node on which one has failed.
+        for excluded in (gang.excluded | taken, taken, gang.excluded):
+            if excluded and self._possible(eased := replace(gang, excluded=excluded)) >= gang.need.nodes:
+                return eased
+        return replace(gang, excluded=frozenset()) if gang.excluded else gang
 
     def _possible(self, gang: Gang) -> int:
         if self._rules.hands_on:
@@ -118,11 +121,21 @@ class _Pass:
     def _must_wait(self, gang: Gang) -> bool:
         """For something else than nodes."""
         why = self._rules.held.get(gang.run_id, "")
+        why = why or self._kept_apart(gang)
         why = why or ("" if gang.not_before > self._now else self._usage.exceeded_by(gang))
         if why or gang.not_before > self._now:
             self.passed_over[gang.run_id] = why
             return True
         return False
+
+    def _kept_apart(self, gang: Gang) -> str:
+        """Where somebody else chooses nodes, they are to be kept off by name, and so must be known."""
+        if not gang.apart or not self._rules.hands_on:
+            return ""
+        for item in self._capacity.running.values():
+            if item.apart == gang.apart and not all(part.host for part in item.parts):
+                return f"waits until it is known on which node {item.title} runs, to keep off it"
+        return ""
 
     def _start_early(self) -> None:
         """The shortest first: what ends soon disturbs least, and most are served."""
@@ -291,6 +304,7 @@ def running_of(gang: Gang, start: Start, now: float) -> Running:
         user=gang.user,
         experiment=gang.experiment,
         length=gang.length,
+        apart=gang.apart,
     )
 
 

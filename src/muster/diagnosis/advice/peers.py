@@ -11,6 +11,16 @@ from muster.diagnosis.launchers import Process
 from muster.diagnosis.raised import Frame
 from muster.wire.verdicts import code_of
 
+_OWN_WAITS = (
+    (
+        re.compile(r"/multiprocessing/(?:popen_\w+|process)\.py"),
+        "its child processes to end (one that has filled a `multiprocessing.Queue` ends only after it was emptied)",
+    ),
+    (re.compile(r"/multiprocessing/\w+\.py|/concurrent/futures/\w+\.py"), "other processes or threads of its own"),
+    (re.compile(r"/(?:threading|queue)\.py"), "other threads of its own"),
+)
+_LOOKED = re.compile(r"connect(?:/validate)? to (?:host )?[\[(]?([\w.-]{1,200})\]?(?::|, )(\d{1,5})\b")
+_MOST_LINES = 200
 _REACHED = re.compile(r"connect to \(([\w.:]+), (\d+)\)")
 
 
@@ -94,6 +104,25 @@ def _not_met(first: Cause, processes: Sequence[Process]) -> str:
     )
 
 
+def _still_looking(running: Sequence[Process]) -> str:
+    """At a time limit at which no rank had found the others."""
+    said = (line for process in running for line in process.log.lines[-_MOST_LINES:])
+    looked = next((match for line in said if (match := _LOOKED.search(line))), None)
+    where = f" They looked at {looked[1]}:{looked[2]}." if looked else ""
+    stacks = [stack for process in running if (stack := waiting.stack_of(process)) is not None]
+    if any("/elastic/" in frame.file for stack in stacks for frame in stack.frames):
+        return "The launchers still looked for each other: `--rdzv-id`, `--rdzv-endpoint` and `--nnodes` must be alike."
+    taken = "MASTER_ADDR, MASTER_PORT and WORLD_SIZE as Muster sets them"
+    return f"The ranks still looked for each other.{where} Take {taken}."
+
+
+def _awaited(process: Process) -> str:
+    """For whom a process waited that is its own child or thread, as the library's part of its stack shows it."""
+    stack = waiting.stack_of(process)
+    inner = stack.frames[0].file if stack is not None and stack.frames else ""
+    return next((whom for pattern, whom in _OWN_WAITS if pattern.search(inner)), "")
+
+
 def needs_longer(running: Sequence[Process]) -> str:
     """At a time limit that nobody is to blame for."""
     usual = code_of("timeout").next
@@ -106,8 +135,13 @@ def needs_longer(running: Sequence[Process]) -> str:
                 f"All ranks wait for each other at {_place(place)}{source}: each receives before anybody has sent. "
                 "Let one of each pair send first."
             )
+    if running and all(map(waiting.is_meeting, running)):
+        return _still_looking(running)
     place = waiting.place_of(running[0]) if len(running) == 1 else None
     if place is None or place.of_library:
         return usual
     function = f", in {place.function}" if place.function not in ("", "<module>") else ""
+    if whom := _awaited(running[0]):
+        where = f"{waiting.short(place.file)} line {place.line}{function}"
+        return f"It waited for {whom} at {where}: see what keeps them. If that was work, raise limits.timeout."
     return f"{usual} It was at {waiting.short(place.file)} line {place.line}{function}: is that where it should be?"

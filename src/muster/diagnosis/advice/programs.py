@@ -31,7 +31,7 @@ _OUTSIDE = (
     "the node. `retry.user_error` has it tried again."
 )
 _KILLED = (
-    "Something outside the program sent {name}, and it was neither Muster nor, as far as is known, the kernel for want "
+    "Something outside the program sent {name}. It was neither Muster nor, as far as is known, the kernel running out "
     "of memory: look for a person, a watchdog or a memory limit on the node. `retry.user_error` has it tried again."
 )
 _UNCAUGHT = "Nothing caught this C++ exception: `catch throw` in `gdb` shows where it comes from."
@@ -66,7 +66,7 @@ _NAMED_ARGUMENT = re.compile(
     r"(?:[Mm]issing (?:argument|parameter)|arguments are required:|the required argument:)"
     r" ['\"]?([\w.<>, -]{1,80}?)['\"]?\.?$"
 )
-_INTERPRETER = re.compile(r"(?<!\S)(/\S+?): bad interpreter")
+_INTERPRETER = re.compile(r"(?<!\S)(/\S+?): bad interpreter|the interpreter '([^'\n]+)' that \S+ names")
 _NATIVE_PLACE = re.compile(r"(?<![\w./-])([\w./-]+\.(?:c|cc|cpp|cxx|cu|h|hpp|f90)):(\d+)")
 _SCRIPT_LINE = re.compile(
     r"(?<![\w./-])((?:[\w./-]+\.(?:sh|bash|pl|pm|rb|R|m|txt|cmake|php))|Makefile)(?:: line |:| line | on line )(\d+)\b"
@@ -87,6 +87,8 @@ _SOURCE_LINE = re.compile(
 _OF_LANGUAGE = re.compile(r"^\./(?:boot|essentials|Base|loading|array)\.jl|/lib/|deno_|node:|^main\.c$")
 _NO_PYTHON = re.compile(r"\S{1,200}\.py\b")
 _MPI_CALL = re.compile(r"An error occurred in (MPI_\w+)")
+_OF_SLURM = re.compile(r"slurmstepd: error: Detected \d+ oom|srun: error: \S+: tasks? [\d,-]+: Out Of Memory")
+_TAIL_CHARS = 4096
 _FAULT = re.compile(r'  File "(?P<file>[^"]*)", line (?P<line>\d+) in (?P<function>.+)$')
 
 
@@ -140,7 +142,7 @@ def launcher(case: Case) -> str:
     if found := _INTERPRETER.search(text):
         return (
             f"The first line of the script names an interpreter that the node does not have "
-            f"({found[1]}): `#!/usr/bin/env bash`, or start it with its interpreter."
+            f"({found[1] or found[2]}): `#!/usr/bin/env bash`, or start it with its interpreter."
         )
     if told := known(case.line):
         return told
@@ -191,7 +193,7 @@ def _of_children(case: Case, text: str) -> str:
         return meant
     if found := re.search(r"(?i)exit ?code:? -(\d+)", text):
         name = signals.Signals(int(found[1])).name if int(found[1]) in set(signals.Signals) else f"signal {found[1]}"
-        why = ": it was killed from outside, for want of memory perhaps" if name == "SIGKILL" else ""
+        why = ": it was killed from outside, perhaps because memory ran out" if name == "SIGKILL" else ""
         return f"A child process was ended by {name}{why}."
     if found := re.search(r"^FAILED (\S+)", text, re.M):
         return f"The test {found[1]} failed."
@@ -284,6 +286,8 @@ def signal(case: Case) -> str:
 
 def host_oom(case: Case) -> str:
     """By what ran: nothing but training has batches."""
+    if _OF_SLURM.search(case.cause.process.rank.tail[-_TAIL_CHARS:]):
+        return "It needs more memory than Slurm gave it: ask for more (`--mem`, `--mem-per-cpu`), or let it hold less."
     if case.cause.process.rank.launcher_rank is not None or re.search(r"torch|tensorflow|jax|DataLoader", case.text):
         return ""
     if _is_python(case):

@@ -77,7 +77,7 @@ def _in_code(case: Case, module: str) -> str:
     if found is not None and len(found.parts) == 1:
         if found.stem == module:
             return f"`{found}` is in the code folder, which is not on the path of this process: add it to PYTHONPATH."
-        return f"`{found}` lies beside the script: did you mean `import {found.stem}`?"
+        return f"`{found}` is next to the script: did you mean `import {found.stem}`?"
     if found is not None:
         dotted = ".".join((*found.parts[:-1], found.stem))
         return (

@@ -75,7 +75,7 @@ KNOWN: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         ),
         (
             r"zipfile directory|End-of-central-directory",
-            "The archive is damaged or not whole: download it again.",
+            "The archive is damaged or incomplete: download it again.",
         ),
         (
             r"Run 'conda init' before",

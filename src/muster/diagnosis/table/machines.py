@@ -7,6 +7,8 @@ from muster.diagnosis.table.rule import rule
 HAND_MADE_MEETING = "hand-made meeting"
 """Of ranks that find each other by what a script brings along; a process that is alone has nobody to meet."""
 
+LOST_BY_LIBRARY = "collective"
+"""What a library of collectives complains of; by its words alone a peer is lost, or late."""
 LOST_PEER = "lost peer"
 TOLD = "told by others"
 
@@ -74,7 +76,7 @@ DEVICES = (
         "exception",
         r"device\(s\) is/are busy or unavailable|all CUDA-capable devices are busy",
         "",
-        "Another process holds the GPU for itself alone (its compute mode is exclusive): look at `nvidia-smi` "
+        "Another process has exclusive use of the GPU (its compute mode is exclusive): look at `nvidia-smi` "
         "on the node.",
     ),
     rule(
@@ -226,7 +228,7 @@ PEERS = (
         "said",
     ),
     rule(
-        "collective",
+        LOST_BY_LIBRARY,
         "collective",
         r"Connection (?:closed|reset|refused) by (?:remote )?peer \[|Connection reset by peer. "
         r"This is typically|remote process exited|ncclRemoteError"
@@ -260,7 +262,7 @@ PEERS = (
         LOST_PEER,
         "exception",
         r"^(?:[\w.]*\.)?(?:ConnectionResetError|ConnectionAbortedError|BrokenPipeError"
-        r"|ConnectionRefusedError|ConnectionError|EOFError"
+        r"|ConnectionRefusedError|ConnectionError|EOFError|BrokenBarrierError"
         r"|IncompleteRead(?:Error)?|RemoteDisconnected|ServerDisconnectedError|ClientConnector\w*Error|ReadTimeout\w*"
         r"|ConnectTimeout\w*|NewConnectionError|RemoteProtocolError|ConnectionClosed\w*|_InactiveRpcError|_MultiThreadedRendezvous|RpcError|AioRpcError)\b"
         r"|StatusCode\.UNAVAILABLE|UnavailableError|AbortedError"
@@ -268,7 +270,7 @@ PEERS = (
         r"(?:is )?(?:gone|vanished|left|disconnected)"
         r"|[Ss]ocket (?:was )?closed|[Bb]roken pipe|[Cc]onnection (?:was )?(?:lost|closed|reset|refused|aborted)"
         r"|\b(?:ECONNREFUSED|ECONNRESET|EPIPE)\b|struct\.error: unpack requires|Ran out of input|[Ss]hort read"
-        r"|^(?:[\w.]*\.)?(?:TimeoutError|timeout)(?:: |$)|zmq\.error\.Again|DEADLINE_EXCEEDED"
+        r"|^(?:[\w.]*\.)?(?:TimeoutError|timeout)(?:: (?!sending signal )|$)|zmq\.error\.Again|DEADLINE_EXCEEDED"
         r"|HTTP Error 50[234]\b|\b50[234] (?:Server Error|Gateway|Service|Bad Gateway)",
         "gang-tcp-peer gang-tcp-refused gang-grpc gang-victims-first r-own-asyncio-wait-for-peer r-own-grpc-deadline",
         victim=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from muster.diagnosis.table.checkpoints import CHECKPOINTS
 from muster.diagnosis.table.rule import rule
 
 LOADERS = (
@@ -12,6 +13,14 @@ LOADERS = (
         "python-loader-worker-killed",
         "The kernel ends data-loader workers where memory runs out: use fewer `num_workers`, or a "
         "node with more memory.",
+    ),
+    rule(
+        "worker of a pool died",
+        "exception",
+        r"A process in the process pool was terminated abruptly",
+        "python-executor-child-killed q-spawn-broken-process-pool",
+        "A worker process of the pool was killed, for want of memory perhaps, or crashed in native code: call what it "
+        "does once without the pool, under `python -X faulthandler`.",
     ),
     rule(
         "loader worker crashed",
@@ -346,7 +355,7 @@ ENVIRONMENT = (
         "bad_input",
         r"unable to open (?:the )?host ?file",
         "border-mpirun-hostfile",
-        "Let `--hostfile` name a file that is in the code folder, or leave it out: mpirun then uses this node alone.",
+        "Let `--hostfile` name a file that is in the code folder, or leave it out: mpirun then uses only this node.",
         "said",
     ),
     rule(
@@ -356,7 +365,7 @@ ENVIRONMENT = (
         r"|^(?:mpirun|mpiexec|prterun): Error: unknown option"
         r"|(?:directive|policy|modifier|qualifier) is not recognized|\bmatch_arg\b.{0,80}unrecognized argument",
         "border-mpirun-option border-mpirun-map-by",
-        "mpirun does not take this option or its value: `mpirun --help` lists what it takes.",
+        "mpirun does not accept this option or its value: `mpirun --help` lists what it accepts.",
         "said",
     ),
     rule(
@@ -453,23 +462,7 @@ SCRIPT = (
         "The file holds more than tensors: `torch.load(…, weights_only=False)` if you trust it, "
         "or `torch.serialization.add_safe_globals`.",
     ),
-    rule(
-        "checkpoint damaged",
-        "exception",
-        r"PytorchStreamReader failed|failed finding central directory|BadZipFile"
-        r"|unexpected EOF, expected \d+ more bytes",
-        "python-checkpoint-truncated",
-        "The checkpoint is truncated or damaged: it was still being written, or the disk was "
-        "full. Load an earlier one.",
-    ),
-    rule(
-        "wrapped checkpoint",
-        "exception",
-        r"Error\(s\) in loading state_dict",
-        "python-state-dict python-long-message",
-        "The checkpoint's names differ from the model's: a prefix such as `module.` from "
-        "DataParallel, or another architecture (`strict=False` shows what fits).",
-    ),
+    *CHECKPOINTS,
     rule(
         "shapes",
         "exception",

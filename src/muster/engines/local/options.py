@@ -47,7 +47,7 @@ class LocalOptions(Options):
         """What to say of settings that are fine, and mean less than they do elsewhere."""
         yield from unknown_size_notice(self)
         if self.vm_size and not self.has_own_share:
-            yield f"vm_size {self.vm_size} sets the price alone on the local engine: its nodes share this machine"
+            yield f"vm_size {self.vm_size} only sets the price on the local engine: its nodes share this machine"
         if self.cpus and self.cpus > num_cpus:
             yield f"{self.cpus} CPUs per node are simulated: this machine has {num_cpus}"
         for key, why in _WITHOUT_EFFECT.items():

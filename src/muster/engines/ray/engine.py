@@ -103,8 +103,8 @@ class RayEngine(QueueEngine):
             raise
         if not chosen.token_file:
             said.append(
-                f"Ray at {chosen.address} is attached to without a token: whoever reaches it can run commands on its "
-                "nodes. Start it with RAY_AUTH_MODE=token, and give token_file"
+                f"Ray at {chosen.address} is attached to without a token: anybody who can reach it can run "
+                "commands on its nodes. Start it with RAY_AUTH_MODE=token, and give token_file"
             )
         if not chosen.tls_ca:
             said.append(f"what Ray's own processes say to {chosen.address} is not encrypted; Muster's agents use TLS")
@@ -330,7 +330,7 @@ class RayEngine(QueueEngine):
         if report is not None:
             return _state_of(allocation, report)
         if gang is None or gang.placed:
-            why = "Ray no longer has its nodes: its head was started anew"
+            why = "Ray no longer has its nodes: its head was restarted"
             return _all(allocation, "gone", why, Ending("node_lost", why) if gang is not None else None)
         # Asked for in vain, or not its turn yet.
         gang.asked = False

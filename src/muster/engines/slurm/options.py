@@ -201,7 +201,7 @@ FLAGS = (
     Flag("container", "IMAGE", "what agents and ranks run in."),
     Flag("container_runtime", "NAME", "pyxis (default), apptainer or enroot."),
     Flag("sbatch", "LINE", "a further #SBATCH line; repeatable.", "texts"),
-    Flag("chain", "", "go on in a next job when the time is up.", "switch"),
+    Flag("chain", "", "continue in another job when the time is up.", "switch"),
 )
 
 
@@ -209,6 +209,6 @@ WITHOUT_EFFECT = {
     "min_nodes": "its nodes come with a job and go with it; engine slurm-pool keeps some",
     "idle_seconds_before_scaledown": "its nodes come with a job and go with it; engine slurm-pool keeps some",
     "vnet": "Slurm's nodes are where they are",
-    "preemption": "who preempts whom is for Slurm to decide",
-    "max_passed_over": "who passes whom is for Slurm to decide",
+    "preemption": "Slurm decides which jobs preempt others",
+    "max_passed_over": "Slurm decides which jobs pass others",
 }

@@ -225,7 +225,7 @@ def _cpus(gang: Gang, options: SlurmOptions) -> int | None:
 def _gres(gang: Gang, options: SlurmOptions, nodes: Sequence[NodeInfo]) -> str | None:
     if gang.gpu_share < 1:
         raise errors.JobError(
-            f"gpus_per_node {gang.gpu_share:g}: Slurm gives whole GPUs to its jobs",
+            f"gpus_per_node {gang.gpu_share:g}: Slurm only gives whole GPUs to its jobs",
             "Ask for 1, or use a cluster that is local, a pool of Slurm's nodes, or of Ray.",
         )
     wanted = gang.gpus_per_node

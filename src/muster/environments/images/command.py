@@ -132,6 +132,16 @@ def push_command(engine: Engine, image: str, auth_file: str = "") -> list[str]:
     return [engine.program, *_docker_config(engine, auth_file), "push", *_auth(engine, auth_file), image]
 
 
+def save_command(engine: Engine, image: str, file: str) -> list[str]:
+    """Write an image with its name to a file, in the one form that podman and docker both read."""
+    form = ["--format", "docker-archive"] if engine.kind == PODMAN else []
+    return [engine.program, "save", *form, "--output", file, image]
+
+
+def load_command(engine: Engine, file: str) -> list[str]:
+    return [engine.program, "load", "--input", file]
+
+
 def build_command(
     engine: Engine,
     image: str,

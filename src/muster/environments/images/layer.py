@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from muster.environments.failures import Failure, classify, classify_engine
-from muster.environments.images import engines, installing, packages
+from muster.environments.images import engines, installing, packages, sharing
 from muster.environments.images.command import APPTAINER, remove_command
 from muster.environments.images.kept import hold, images_dir, label
 from muster.environments.images.probe import Contents, answer_in
@@ -39,11 +39,26 @@ def put_on(runner: EngineRunner, container: Container, recipe: Recipe, base: str
         if found is None and container.push_to and runner.pulled(reference, auth):
             found = runner.present(reference)
         if found is None:
-            _install(runner, container, recipe, base, contents, reference)
-            found = runner.made(reference)
-            if container.push_to:
-                with hold(found):
-                    runner.push(reference, auth)
+            found = sharing.through(
+                runner, reference, lambda: _made(runner, container, recipe, base, contents, reference, auth)
+            )
+    return found
+
+
+def _made(
+    runner: EngineRunner,
+    container: Container,
+    recipe: Recipe,
+    base: str,
+    contents: Contents,
+    reference: str,
+    auth: str,
+) -> str:
+    _install(runner, container, recipe, base, contents, reference)
+    found = runner.made(reference)
+    if container.push_to:
+        with hold(found):
+            runner.push(reference, auth)
     return found
 
 
@@ -101,7 +116,7 @@ def _failure(label: str, what: str, status: int, printed: list[str]) -> Failure:
     failed = classify("pip", status, printed)
     message = f"the packages could not be put on the image {label}: {failed.message}"
     # It is the engine's disk that has no room.
-    hint = "Remove images that nobody uses (`muster env rm`), or give the engine a larger disk."
+    hint = "Remove images that nothing uses (`muster env rm`), or give the engine a larger disk."
     return Failure(failed.code, message, hint if failed.code == "disk_full" else failed.next, failed.lines)
 
 

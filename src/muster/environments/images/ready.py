@@ -16,7 +16,7 @@ from pathlib import Path
 from muster.environments import agreement
 from muster.environments.caller import Caller, Ready, Used
 from muster.environments.failures import Failure, classify_engine
-from muster.environments.images import engines, kept, layer, probe
+from muster.environments.images import engines, kept, layer, probe, sharing
 from muster.environments.images.command import APPTAINER, Engine, build_command, pull_command
 from muster.environments.images.kept import images_dir
 from muster.environments.images.registries import registry_of, secret_name, whole
@@ -81,7 +81,9 @@ def _whole(runner: EngineRunner, container: Container) -> tuple[str, BuiltEnviro
         image = _present(runner, container)
         if image is None:
             with runner.alone(container.reference):
-                image = _present(runner, container) or _bring(runner, container, auth)
+                image = _present(runner, container) or sharing.through(
+                    runner, container.reference, lambda: _bring(runner, container, auth)
+                )
         contents = _contents(runner, container, image)
         if container.packages is None:
             return image, _described(runner, container, image, contents)

@@ -56,7 +56,7 @@ def left_out(args: Sequence[str], cgroups_v2: bool) -> str | None:
     if cgroups_v2 or not limits:
         return None
     return (
-        f"podman leaves out {', '.join(limits)}: containers of an ordinary user have limits with cgroups v2 alone, "
+        f"podman leaves out {', '.join(limits)}: containers of an ordinary user only have limits with cgroups v2, "
         "and this node has v1"
     )
 

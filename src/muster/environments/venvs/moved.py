@@ -10,6 +10,7 @@ from pathlib import Path
 from muster.environments.failures import Failure
 from muster.environments.venvs.builder import Progress
 from muster.environments.venvs.cache import RECORD, BuildRecord, Built, Cache
+from muster.host.files import unpack
 from muster.wire.codec import from_json
 from muster.wire.node.builds import FOLDER_HEADER
 
@@ -41,7 +42,7 @@ def _unpack(packed: Path, key: str, cache: Cache, progress: Progress) -> Built:
             head = tar.extractfile(f"./{RECORD}")
             record = from_json(BuildRecord, json.loads(head.read() if head else b""))
             # The record makes it complete, so that comes last.
-            tar.extractall(folder, (item for item in tar if item.name != f"./{RECORD}"), filter="tar")
+            unpack(tar, folder, (item for item in tar if item.name != f"./{RECORD}"), links=True)
     except (tarfile.TarError, OSError, ValueError, KeyError) as error:
         raise Failure(
             "environment", f"the environment of another node cannot be unpacked: {error}", "Try again."

@@ -5,21 +5,24 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Protocol
 
 from muster.environments.venvs.interpreters import Interpreter
 
+Opened = Callable[[], AbstractContextManager[Path]]
+"""The folder that is given to others, as long as that takes."""
+
 
 class Others(Protocol):
-    """Other nodes that may have an environment, or want it."""
+    """Other nodes that may have an environment (`what` names it in messages), or want it."""
 
     @contextmanager
-    def taken(self, key: str, is_here: Callable[[], bool]) -> Iterator[Path | None]:
+    def taken(self, key: str, is_here: Callable[[], bool], what: str) -> Iterator[Path | None]:
         """The packed environment; None: it is here by now, or to be built here, and by nobody else meanwhile."""
 
-    def keep(self, key: str, folder: Path) -> None:
+    def keep(self, key: str, opened: Opened, what: str) -> None:
         """Give one that was built to the others; returns before that is done."""
 
     def close(self) -> None:
@@ -30,10 +33,10 @@ class NoOthers:
     """Nobody to share with."""
 
     @contextmanager
-    def taken(self, key: str, is_here: Callable[[], bool]) -> Iterator[Path | None]:
+    def taken(self, key: str, is_here: Callable[[], bool], what: str) -> Iterator[Path | None]:
         yield None
 
-    def keep(self, key: str, folder: Path) -> None:
+    def keep(self, key: str, opened: Opened, what: str) -> None:
         return
 
     def close(self) -> None:

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,6 +40,7 @@ from muster.wire.node.recipes import Recipe
 log = logging.getLogger(__name__)
 
 _TRIES = 2
+_WHAT = "the environment"
 
 
 def make_ready(caller: Caller, recipe: Recipe, may_build: bool = True) -> Ready:
@@ -76,7 +78,7 @@ def _take(caller: Caller, recipe: Recipe, base: Interpreter, cache: Cache) -> bo
     # What conda installs knows its own folder in too many places.
     if recipe.conda or cache.find(key) is not None:
         return False
-    with caller.others.taken(common_key(key, base), lambda: cache.find(key) is not None) as packed:
+    with caller.others.taken(common_key(key, base), lambda: cache.find(key) is not None, _WHAT) as packed:
         if packed is None:
             return False
         _build(caller, recipe, Request(recipe, key, base, str(cache.root), limit_bytes(), str(packed)), None)
@@ -114,7 +116,8 @@ def _held(
         )
         held = cache.hold(key)
     if built_here:
-        caller.others.keep(common_key(key, base), held.entry.folder)
+        folder = held.entry.folder
+        caller.others.keep(common_key(key, base), lambda: nullcontext(folder), _WHAT)
     return held.entry, held.lock, built_here
 
 

@@ -1,11 +1,13 @@
 """The ranks as MPI connects them, through mpi4py, on arrays of NumPy.
 
 Before each operation all ranks say what they are about to do. Where they differ all get an error with both calls, and
-those that have joined (`hvd.join()`) learn what they have to take part in.
+those that have joined (`hvd.join()`) learn what they have to take part in. A rank that ends says so in the same way:
+MPI itself would let the others wait for ever.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 from typing import Any, List, Optional, Sequence, Tuple
 
@@ -19,6 +21,7 @@ from ..reduction import NAMES, Adasum, Average, Max, Min, Product, Sum, check_ad
 
 Said = Tuple[str, Any, Optional[str]]
 Arrays = Sequence[Any]
+_LEFT: Said = ("left", None, None)
 _MISSING = "horovod.tensorflow needs mpi4py, which is not installed: `environment: horovod-compat-cpu` has it"
 
 
@@ -29,6 +32,8 @@ class Group(Membership):
         super().__init__()
         self._comm: Any = None
         self._mpi: Any = None
+        self._others_are_there = False
+        self._gone = 0
 
     def init(self, comm: object = None, process_sets: object = None) -> None:
         """Meet the others; once is enough."""
@@ -53,15 +58,22 @@ class Group(Membership):
             )
         own = RankInfo(self._comm.rank, self._comm.size, info.local_rank, info.local_size, info.launcher)
         self.found = place(own, self._comm.allgather((info.local_rank, info.local_size)))
+        self._others_are_there = True
+        atexit.register(self.shutdown)
 
     def shutdown(self) -> None:
+        """Part from the others, who learn of it with their next call, or have left as well."""
+        if self._others_are_there:
+            self._comm.allgather(_LEFT)
+        self._others_are_there = False
         self.found = self._comm = None
 
     def reduce(
         self, arrays: Arrays, op: int, name: Optional[str], before: float = 1.0, after: float = 1.0
     ) -> List[Any]:
         """Arrays of all ranks as one, in one exchange for each type."""
-        self._agree(("allreduce", [op, [(array.dtype.str, array.shape) for array in arrays]], name))
+        factors = () if (before, after) == (1.0, 1.0) else (f"times {before} before and {after} after",)
+        self._agree(("allreduce", [op, [(array.dtype.str, array.shape) for array in arrays], *factors], name))
         scaled = [_scaled(array, before) for array in arrays]
         reduced = self._adasum(scaled) if op == Adasum else self._reduced(scaled, op)
         return [self._finished(array, op, after) for array in reduced]
@@ -142,36 +154,52 @@ class Group(Membership):
             return 0
         active = list(range(self.size()))
         while True:
-            said = self._comm.allgather(None)
+            said = self._hear(None)
             if not any(said):
                 return max(active)
             active = [rank for rank, what in enumerate(said) if what is not None]
-            kind, described, _ = said[active[0]]
-            self._check(said)
-            if kind != "allreduce" or described[0] not in (Average, Sum):
-                raise HorovodInternalError(f"rank {active[0]} calls {kind} after rank {self.rank()} joined")
+            described = self._check(said)
             self._reduced([np.zeros(shape, np.dtype(dtype)) for dtype, shape in described[1]], described[0])
 
     def _agree(self, said: Said) -> None:
         if self.size() > 1:
-            self._check(self._comm.allgather(said))
+            self._check(self._hear(said))
 
-    def _check(self, said: List[Optional[Said]]) -> None:
-        calls = [what for what in said if what is not None]
-        other = next((at for at, what in enumerate(said) if what is not None and what != calls[0]), None)
+    def _hear(self, own: Optional[Said]) -> List[Optional[Said]]:
+        """What all ranks are about to do; raises HorovodInternalError where one has ended, from then on."""
+        if self._others_are_there:
+            said = self._comm.allgather(own)
+            if _LEFT not in said:
+                return list(said)
+            self._others_are_there, self._gone = False, said.index(_LEFT)
+        raise HorovodInternalError(
+            f"rank {self._gone} has left (its script ended, or called hvd.shutdown()), and rank {self.rank()} goes on"
+        )
+
+    def _check(self, said: List[Optional[Said]]) -> Any:
+        """What the operation is that is next on all ranks; raises the same error on all where there is none."""
+        calls = {rank: what for rank, what in enumerate(said) if what is not None}
+        first, call = next(iter(calls.items()))
+        other = next((rank for rank, what in calls.items() if what != call), None)
         if other is not None:
-            first, theirs = said.index(calls[0]), _shown(said[other])
             raise HorovodInternalError(
-                f"rank {first} calls {_shown(calls[0])}, and rank {other} at the same point {theirs}: all ranks "
-                "must call the same operations, of the same shapes and types, in the same order (real Horovod pairs "
-                "them by name, horovod-compat by their order)"
+                f"rank {first} calls {_shown(call)}, and rank {other} at the same point {_shown(calls[other])}: all "
+                "ranks must call the same operations, of the same shapes and types, in the same order (real Horovod "
+                "pairs them by name, horovod-compat by their order)"
             )
+        kind, described, _ = call
+        if len(calls) < len(said) and (kind != "allreduce" or described[0] not in (Average, Sum)):
+            raise HorovodInternalError(
+                f"rank {first} calls {_shown(call)} after rank {said.index(None)} has joined; only allreduce with "
+                "op=hvd.Average or hvd.Sum may follow"
+            )
+        return described
 
 
 def _shown(said: Any) -> str:
     kind, described, name = said
     if kind == "allreduce":
-        described = [NAMES[described[0]], *described[1]]
+        described = [NAMES[described[0]], *described[1], *described[2:]]
     return f"{kind} {name or ''} {described}"
 
 

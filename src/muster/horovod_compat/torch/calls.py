@@ -29,6 +29,7 @@ def grouped_allreduce_async_(
 
 
 def grouped_allreduce_async(tensors: Sequence[Tensor], *args: Any, **options: Any) -> int:
+    collectives.check_tensors("allreduce", tensors)
     return grouped_allreduce_async_([tensor.detach().clone() for tensor in tensors], *args, **options)
 
 
@@ -75,6 +76,7 @@ def grouped_allreduce(
     process_set: object = None,
 ) -> List[Tensor]:
     check_process_set(process_set)
+    collectives.check_tensors("allreduce", tensors)
     compressed = [compression.compress(tensor) for tensor in tensors]
     how = (name, chosen(op, average), prescale_factor, postscale_factor)
     reduced = _Allreduce.apply(how, *(tensor for tensor, _ in compressed))
@@ -135,8 +137,9 @@ class _Allgather(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, name: Optional[str], *tensors: Tensor) -> Any:
+        handle = collectives.gather(tensors, name)
         ctx.rows = [tensor.shape[0] for tensor in tensors]
-        return tuple(synchronize(collectives.gather(tensors, name)))
+        return tuple(synchronize(handle))
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
@@ -162,6 +165,7 @@ def broadcast_(tensor: Tensor, root_rank: int, name: Optional[str] = None, proce
 
 def broadcast(tensor: Tensor, root_rank: int, name: Optional[str] = None, process_set: object = None) -> Any:
     check_process_set(process_set)
+    collectives.check_tensors("broadcast", [tensor])
     return _Broadcast.apply(tensor, root_rank, name)
 
 
@@ -238,6 +242,7 @@ def grouped_reducescatter(
     postscale_factor: float = 1.0,
 ) -> List[Tensor]:
     check_process_set(process_set)
+    collectives.check_tensors("reducescatter", tensors)
     compressed = [compression.compress(tensor) for tensor in tensors]
     how = (name, op, None, prescale_factor, postscale_factor)
     reduced = _Reducescatter.apply(how, *(tensor for tensor, _ in compressed))

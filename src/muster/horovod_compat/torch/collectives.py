@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Optional, Sequence, Tuple
+import zlib
+from typing import Any, List, Optional, Sequence, Set, Tuple
 
 import torch
 import torch.distributed as dist
@@ -13,6 +14,11 @@ from ..refusals import check_process_set
 from .group import GROUP
 from .handles import started, synchronize
 
+_REDUCED = {torch.uint8, torch.int8, torch.int32, torch.int64}
+_REDUCED |= {torch.float16, torch.bfloat16, torch.float32, torch.float64}
+_MOVED = {*_REDUCED, torch.bool, torch.complex64, torch.complex128}
+_SHOWN = 8
+"""Shapes of a group that an announcement spells out."""
 _REDUCTIONS = {Average: "SUM", Sum: "SUM", Min: "MIN", Max: "MAX", Product: "PRODUCT"}
 
 
@@ -26,13 +32,18 @@ def reduce(
     kind: str = "allreduce",
 ) -> int:
     """Reduce tensors of one type in one exchange; the handle's result is `outputs`, as a list."""
+    if not tensors:
+        return started([], list)
     if len({(tensor.dtype, tensor.device) for tensor in tensors}) > 1:
         raise ValueError("tensors of a group must have one type, on one device")
+    _check_type(kind, tensors, _REDUCED)
     if op == Adasum:
         return _adasum(tensors, outputs, name)
     flat = _sendable(scaled(_flattened(tensors), prescale))
-    described = [_REDUCTIONS[op], str(flat.dtype)[6:], flat.numel(), flat.is_cuda, NAMES[op]]
-    GROUP.announce(kind, [*described, *(list(tensor.shape) for tensor in tensors[:8])], name)
+    described = [_REDUCTIONS[op], str(flat.dtype)[6:], flat.numel(), flat.is_cuda, NAMES[op], *_shapes(tensors)]
+    if (prescale, postscale) != (1.0, 1.0):
+        described.append(f"times {prescale} before and {postscale} after")
+    GROUP.announce(kind, described, name)
     work = None
     if GROUP.size() > 1:
         operation = getattr(dist.ReduceOp, _REDUCTIONS[op])
@@ -45,6 +56,28 @@ def reduce(
         return _unflattened(whole, outputs)
 
     return started([work], finish)
+
+
+def _shapes(tensors: Sequence[Tensor]) -> List[Any]:
+    """The first ones as they are, and a number that differs where any of the others does."""
+    shapes = [list(tensor.shape) for tensor in tensors]
+    return shapes if len(shapes) <= _SHOWN else [*shapes[:_SHOWN], f"and more ({zlib.crc32(str(shapes).encode()):x})"]
+
+
+def check_tensors(kind: str, given: Sequence[Any]) -> None:
+    for item in given:
+        if not isinstance(item, Tensor):
+            raise TypeError(f"{kind} takes tensors of PyTorch, not {type(item).__name__}: torch.as_tensor(…) makes one")
+
+
+def _check_type(kind: str, tensors: Sequence[Tensor], allowed: Set[torch.dtype]) -> None:
+    check_tensors(kind, tensors)
+    for tensor in tensors:
+        if tensor.is_sparse:
+            raise ValueError(f"{kind} takes dense tensors: call hvd.sparse_allreduce_async, or .to_dense() first")
+        if tensor.dtype not in allowed:
+            names = ", ".join(sorted(str(dtype)[6:] for dtype in allowed))
+            raise ValueError(f"{kind} takes no tensors of {tensor.dtype}; convert it to one of {names}")
 
 
 def scaled(tensor: Tensor, factor: float) -> Tensor:
@@ -75,6 +108,7 @@ def adasum(one: Tensor, other: Tensor) -> Tensor:
 def gather(tensors: Sequence[Tensor], name: Optional[str], process_set: object = None) -> int:
     """Concatenate what all ranks have along the first dimension, which may differ; the result is a list."""
     check_process_set(process_set)
+    _check_type("allgather", tensors, _MOVED)
     for tensor in tensors:
         if tensor.dim() == 0:
             raise ValueError("allgather joins tensors along their first dimension; this one has none: unsqueeze(0) it")
@@ -106,7 +140,7 @@ def exchange_counts(own: List[int]) -> List[List[int]]:
     """The figures of every rank, on the CPU."""
     mine = torch.tensor(own, dtype=torch.int64)
     parts = [torch.empty_like(mine) for _ in range(GROUP.size())]
-    dist.all_gather(parts, mine, group=GROUP.group)
+    GROUP.wait(dist.all_gather(parts, mine, group=GROUP.group, async_op=True))
     return [part.tolist() for part in parts]
 
 
@@ -115,6 +149,7 @@ def send(tensor: Tensor, output: Tensor, root_rank: int, name: Optional[str], pr
     check_process_set(process_set)
     if not 0 <= root_rank < GROUP.size():
         raise ValueError(f"root_rank={root_rank} is no rank; there are 0 to {GROUP.size() - 1}")
+    _check_type("broadcast", [tensor], _MOVED)
     GROUP.announce("broadcast", [str(tensor.dtype)[6:], list(tensor.shape), tensor.is_cuda, root_rank], name)
     # Not `output` itself: an optimizer's parameter may be laid out in another way.
     buffer = _sendable(tensor.detach().contiguous().clone())
@@ -133,6 +168,7 @@ def send(tensor: Tensor, output: Tensor, root_rank: int, name: Optional[str], pr
 def exchange(tensor: Tensor, splits: Optional[Any], name: Optional[str], process_set: object = None) -> int:
     """All to all: a part of the rows for every rank; the result is what came, and how many rows from whom."""
     check_process_set(process_set)
+    _check_type("alltoall", [tensor], _MOVED)
     size = GROUP.size()
     own = torch.as_tensor(splits).tolist() if splits is not None else None
     if own is None:

@@ -2,17 +2,19 @@
 
 Horovod's own controller pairs operations by name, whenever each rank comes to them. Here they are paired by order, so
 every operation is announced in the store before it begins: a rank that does another one learns that there, and not
-from values that are wrong; and a rank that has joined (`hvd.join()`) learns what it has to take part in.
+from values that are wrong; and a rank that has joined (`hvd.join()`) learns what it has to take part in. What went
+wrong is put there too, so that the ranks which wait for the one that found it raise the same error.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import os
 import time
 from datetime import timedelta
-from typing import Any, List, Optional, Tuple
+from typing import Any, Callable, List, Optional, Tuple
 
 import torch
 import torch.distributed as dist
@@ -23,9 +25,11 @@ from muster.runtime.ranks import RankInfo, meeting_point, rank_info
 from ..common.exceptions import HorovodInternalError
 from ..places import Membership, place, warn_of_settings
 
-_KEPT = 1000
-"""Announcements that stay: nobody is further behind, since later operations have ended."""
+_STRETCH = 1000
+"""So often the ranks say how far they are; what all have passed is removed from the store."""
 _POLL_S = 0.002
+_LOOK = timedelta(seconds=1)
+"""So often a rank that waits looks whether another one has failed."""
 _PATIENCE = timedelta(minutes=30)
 
 
@@ -38,9 +42,12 @@ class Group(Membership):
         """Of torch.distributed; None for the default one."""
         self.has_nccl = False
         self._store: Any = None
+        self._whole: Any = None
+        """Where the ranks met; it stays for a second `init`, since rank 0 may be its host."""
+        self._lives = 0
         self._owned = False
-        self._announced = 0
-        self._joins = 0
+        self._announced = self._forgotten = self._joins = 0
+        self._failure: Optional[str] = None
 
     def init(self, comm: object = None, process_sets: object = None) -> None:
         """Meet the others; once is enough."""
@@ -57,50 +64,113 @@ class Group(Membership):
     def _connect(self, info: RankInfo) -> List[Tuple[int, int]]:
         """Returns local rank and size of every rank."""
         self._owned = not dist.is_initialized()
-        if self._owned:
-            host, port = meeting_point(info, os.environ)
-            address = "env://" if info.launcher == "torch" else f"tcp://{host}:{port}"
-            whole, _, _ = next(dist.rendezvous(address, info.rank, info.size))
-            whole.set_timeout(_PATIENCE)
-        else:
-            whole = dist.distributed_c10d._get_default_store()
-        self._store = dist.PrefixStore("horovod", whole)
+        whole = self._meet(info) if self._owned else dist.distributed_c10d._get_default_store()
+        # What an earlier life of the group has left in the store must not be taken for this one's.
+        self._lives += 1
+        self._store = dist.PrefixStore(f"horovod/{self._lives}", whole)
         has_gpu = torch.cuda.is_available() and torch.cuda.device_count() >= info.local_size
         self._store.set(f"rank/{info.rank}", json.dumps([info.local_rank, info.local_size, has_gpu]))
         found = [json.loads(self._store.get(f"rank/{rank}")) for rank in range(info.size)]
         self.has_nccl = all(entry[2] for entry in found) and dist.is_nccl_available()
         backend = "cpu:gloo,cuda:nccl" if self.has_nccl else "gloo"
         if self._owned:
-            store = dist.PrefixStore("torch", whole)
+            store = dist.PrefixStore(f"torch/{self._lives}", whole)
             dist.init_process_group(backend, store=store, rank=info.rank, world_size=info.size)
         else:
             self.group = dist.new_group(backend=backend)
         return [(local_rank, local_size) for local_rank, local_size, _ in found]
 
+    def _meet(self, info: RankInfo) -> Any:
+        if self._whole is None:
+            host, port = meeting_point(info, os.environ)
+            address = "env://" if info.launcher == "torch" else f"tcp://{host}:{port}"
+            self._whole, _, _ = next(dist.rendezvous(address, info.rank, info.size))
+            self._whole.set_timeout(_PATIENCE)
+        return self._whole
+
     def shutdown(self) -> None:
         """Part from the others."""
+        if self._store is not None:
+            with contextlib.suppress(RuntimeError):  # its host has ended
+                self._store.set("left", f"rank {self.rank()} has left (its script ended, or called hvd.shutdown())")
         if self._owned and dist.is_initialized():
             wait_for_gloo()
             dist.destroy_process_group()
         self.found, self.group, self._store, self._owned = None, None, None, False
-        self._announced = self._joins = 0
+        self._announced = self._forgotten = self._joins = 0
+        self._failure = None
 
     def announce(self, kind: str, described: List[Any], name: Optional[str]) -> None:
         """Say which operation is next; raises HorovodInternalError where another rank says something else."""
         if self.size() == 1:
             return
+        if self._failure is not None:
+            raise HorovodInternalError(
+                f"{self._failure}. Nothing works after it: hvd.shutdown() and hvd.init() start again"
+            )
         said = json.dumps([kind, described, name])
-        first = self._store.compare_set(f"operation/{self._announced}", "", said).decode()
+        first = self._asked(lambda: self._store.compare_set(f"operation/{self._announced}", "", said)).decode()
         if first != said:
             theirs = " ".join(map(str, json.loads(first)))
-            raise HorovodInternalError(
+            raise self._failed(
                 f"rank {self.rank()} calls {kind} {described} {name}, and another rank at the same point {theirs}: "
                 "all ranks must call the same operations, of the same shapes and types, in the same order "
                 "(real Horovod pairs them by name, horovod-compat by their order)"
             )
-        if self.rank() == 0 and self._announced >= _KEPT:
-            self._store.delete_key(f"operation/{self._announced - _KEPT}")
+        self._count()
+
+    def wait(self, work: Any) -> None:
+        """Wait for a work of torch.distributed; raises HorovodInternalError on every rank where one of them failed."""
+        while True:
+            try:
+                return work.wait() if self.has_nccl else work.wait(_LOOK)
+            except RuntimeError as error:
+                if work.is_completed() and self._ended_badly(work):
+                    known = self._said("failed") or self._said("left")
+                    raise self._failed(known or f"another rank cannot be reached: {error}") from error
+                if (said := self._said("failed")) is not None:
+                    raise self._failed(said) from None
+
+    @staticmethod
+    def _ended_badly(work: Any) -> bool:
+        """Not of a work that ended just after the wait for it was given up."""
+        try:
+            work.wait()
+        except RuntimeError:
+            return True
+        return False
+
+    def _said(self, key: str) -> Optional[str]:
+        """What some rank has put down: why it failed, or that it left."""
+        if self._asked(lambda: self._store.check([key])):
+            return str(self._asked(lambda: self._store.get(key)).decode())
+        return None
+
+    def _asked(self, ask: Callable[[], Any]) -> Any:
+        try:
+            return ask()
+        except RuntimeError as error:
+            self._failure = f"rank 0 has left, or cannot be reached: {error}"
+            raise HorovodInternalError(self._failure) from error
+
+    def _failed(self, said: str) -> HorovodInternalError:
+        """The error to raise here, which those who wait for this rank will raise as well."""
+        self._failure = said
+        self._asked(lambda: self._store.compare_set("failed", "", said))
+        return HorovodInternalError(said)
+
+    def _count(self) -> None:
+        """One operation more; now and then, those that every rank has passed are forgotten."""
         self._announced += 1
+        if self._announced % _STRETCH:
+            return
+        self._store.set(f"passed/{self.rank()}", str(self._announced))
+        marks = [f"passed/{rank}" for rank in range(self.size())]
+        if self.rank() == 0 and self._store.check(marks):
+            passed = min(int(mark) for mark in self._store.multi_get(marks))
+            for number in range(self._forgotten, passed):
+                self._store.delete_key(f"operation/{number}")
+            self._forgotten = passed
 
     def join(self) -> int:
         """Take part in the others' reductions, with zeros, until all have joined; returns the rank that did so last."""
@@ -109,29 +179,37 @@ class Group(Membership):
         key, self._joins = f"join/{self._joins}", self._joins + 1
         if self._store.add(f"{key}/ranks", 1) == self.size():
             self._store.set(f"{key}/last", json.dumps([self.rank(), self._announced]))
+        idle = False
         while True:
-            # In this order: what is announced after the last one joined is not for those who wait here.
+            # In this order: what is announced after the last one joined is not for those who wait here, and who has
+            # left after all had joined may.
+            gone = (self._said("failed") or self._said("left")) if idle else None
             is_announced = self._store.check([f"operation/{self._announced}"])
             if self._store.check([f"{key}/last"]):
                 last, announced = json.loads(self._store.get(f"{key}/last"))
                 if announced == self._announced:
                     return int(last)
+            idle = not is_announced
             if is_announced:
                 self._take_part(json.loads(self._store.get(f"operation/{self._announced}")))
+            elif gone is not None:
+                raise self._failed(f"{gone}, and rank {self.rank()} waits in hvd.join()")
             else:
                 time.sleep(_POLL_S)
 
     def _take_part(self, announcement: List[Any]) -> None:
         kind, described, _ = announcement
-        if kind != "allreduce":
-            raise HorovodInternalError(
-                f"a rank calls {kind} after rank {self.rank()} has joined; only allreduce may follow"
+        asked = f"{kind} with op=hvd.{described[4]}" if kind == "allreduce" else kind
+        if kind != "allreduce" or described[4] not in ("Average", "Sum"):
+            raise self._failed(
+                f"a rank calls {asked} after rank {self.rank()} has joined; only allreduce with op=hvd.Average or "
+                "hvd.Sum may follow"
             )
-        self._announced += 1
+        self._count()
         op, dtype, count, on_gpu = described[:4]
         device = "cuda" if on_gpu else "cpu"
         zeros = torch.zeros(count, dtype=getattr(torch, dtype), device=device)
-        dist.all_reduce(zeros, op=getattr(dist.ReduceOp, op), group=self.group)
+        self.wait(dist.all_reduce(zeros, op=getattr(dist.ReduceOp, op), group=self.group, async_op=True))
 
 
 GROUP = Group()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
+from .group import GROUP
+
 _NUMBERS = itertools.count()
 _PENDING: Dict[int, Tuple[List[Any], Callable[[], Any]]] = {}
 
@@ -29,7 +31,7 @@ def synchronize(handle: int) -> Any:
         return None
     works, finish = _PENDING.pop(handle)
     for work in works:
-        work.wait()
+        GROUP.wait(work)
     return finish()
 
 

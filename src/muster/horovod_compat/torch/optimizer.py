@@ -35,6 +35,8 @@ def DistributedOptimizer(
     """The same optimizer, of a class of its own: gradients are reduced while `backward` goes on, in buckets that this
     layer chooses (`groups` changes no result)."""
     check_process_set(process_set)
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise TypeError(f"DistributedOptimizer takes an optimizer of PyTorch, not {type(optimizer).__name__}")
     if gradient_predivide_factor != 1.0 and op != Average:
         raise ValueError("gradient_predivide_factor is for op=hvd.Average")
     if backward_passes_per_step <= 0:

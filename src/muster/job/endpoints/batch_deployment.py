@@ -150,5 +150,5 @@ def _whole(file: Path, key: str, given: Json, least: int, default: int | None = 
     if isinstance(value, str) and value.lstrip("-").isdecimal():
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise JobError(f"{file}: {key}: {given!r} is no whole number of at least {least}", f"Write {key}: {least}.")
+        raise JobError(f"{file}: {key}: {given!r} is not a whole number of at least {least}", f"Write {key}: {least}.")
     return value

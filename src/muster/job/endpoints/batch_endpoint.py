@@ -46,7 +46,7 @@ def batch_endpoint_of(file: Path, values: Mapping[str, Json], name: str | None =
             file,
             "auth_mode",
             f"{mode!r} is not allowed",
-            "A batch endpoint has aad_token alone: whoever may submit runs may invoke it.",
+            "A batch endpoint only has aad_token: everybody who may submit runs may invoke it.",
         )
     try:
         check_endpoint_name(given)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from muster.errors import JobError
+from muster.job.endpoints.models import ModelInput, inputs_of, variables_of
 from muster.wire.codec import Json, to_json
 from muster.wire.serving.batch import DEPLOYMENT_TAG, ENDPOINT_TAG, BatchRequest, BatchSettings
 
@@ -27,13 +28,14 @@ class BatchScoring:
     data: str | None
     """None: each request of a batch endpoint names its own."""
     data_type: str = "uri_folder"
-    model: str | None = None
+    model: ModelInput | None = None
     code: Path | None = None
     """The folder that is sent; the settings name the script in it."""
     settings: BatchSettings = field(default_factory=BatchSettings)
     output: str | None = None
     """An address in a datastore; None: kept with the run."""
     retries: int = 3
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 def job_of(scoring: BatchScoring) -> dict[str, Json]:
@@ -41,8 +43,8 @@ def job_of(scoring: BatchScoring) -> dict[str, Json]:
     inputs: dict[str, Json] = {}
     if scoring.data is not None:
         inputs[DATA] = {"type": scoring.data_type, "path": scoring.data}
-    if scoring.model is not None:
-        inputs["model"] = {"type": "custom_model", "path": scoring.model}
+    models = () if scoring.model is None else (scoring.model,)
+    inputs |= inputs_of(models)
     output: dict[str, Json] = {} if scoring.output is None else {"path": scoring.output}
     script = scoring.settings.script
     code: Mapping[str, Json] = {} if scoring.code is None else {"code": str(scoring.code)}
@@ -52,6 +54,7 @@ def job_of(scoring: BatchScoring) -> dict[str, Json]:
         "command": command_of(scoring.settings),
         "distribution": {"type": "pytorch", "process_count_per_instance": 1},
         "inputs": inputs,
+        "environment_variables": {**variables_of(models), **scoring.variables},
         "outputs": {RESULT: output},
         # A rank that is killed costs an attempt, and the next one goes on from what was scored.
         "retry": {"user_error": scoring.retries, "on_codes": ["signal", "host_oom"]},

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from muster.errors import JobError
 from muster.job.assetfile import located, read_asset_file
+from muster.job.endpoints.models import MODELS, ModelInput
 from muster.job.endpoints.values import flag, mappings, refuse, seconds, section, texts, whole
 from muster.wire.codec import Json
 from muster.wire.serving.collected import COLLECTION, ROLLING_RATES
@@ -17,9 +19,16 @@ _KEYS = (
     "name", "endpoint_name", "model", "code_configuration", "environment", "environment_variables", "instance_type",
     "instance_count", "scale_settings", "request_settings", "liveness_probe", "readiness_probe", "resources", "type",
     "description", "tags", "compute", "idempotent", "max_batch", "max_wait_ms", "model_mount_path", "data_collector",
-    "egress_public_network_access", "app_insights_enabled",
+    "egress_public_network_access", "app_insights_enabled", "nodes",
 )  # fmt: skip
 _SILENT = ("$schema", "id", "properties", "provisioning_state", "location", "kind")
+_OF_THE_SERVER = {
+    "WORKER_COUNT": "instance_count says how many processes serve",
+    "WORKER_TIMEOUT": "request_settings.request_timeout_ms says how long a request may take",
+    "SCORING_TIMEOUT_MS": "request_settings.request_timeout_ms says how long a request may take",
+    "WORKER_PRELOAD": "each replica loads the model itself",
+}
+"""What Azure ML's inference server reads, beside AML_CORS_ORIGINS."""
 _PROBE = ("period", "initial_delay", "timeout", "success_threshold", "failure_threshold")
 _SCALE = ("type", "min_instances", "max_instances", "target_utilization_percentage", "polling_interval", "idle_s")
 _LIMITS = ("request_timeout_ms", "max_concurrent_requests_per_instance", "max_queue_wait_ms")
@@ -36,7 +45,7 @@ _SECTIONS: Mapping[str, Sequence[str]] = {
     "data_collector": ("collections", "rolling_rate", "sampling_rate", "request_logging"),
     "data_collector.request_logging": ("capture_headers",),
 }
-_OURS = ("MLFLOW_TRACKING_URI", "MLFLOW_TRACKING_TOKEN", "SERVE_KEY")
+_OURS = ("MLFLOW_TRACKING_URI", "MLFLOW_TRACKING_TOKEN", "SERVE_KEY", MODELS)
 _REFUSED: Mapping[str, tuple[str, str]] = {
     "model_mount_path": ("models lie where AZUREML_MODEL_DIR says", "Leave it out, and read that variable in init()."),
 }
@@ -101,6 +110,10 @@ class DeploymentFile:
     tags: Mapping[str, str] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
     collecting: Collecting = field(default_factory=Collecting)
+    nodes: int = 1
+    """Replicas are shared out between so many."""
+    more_models: tuple[ModelInput, ...] = ()
+    """Of services of v1, which may have several."""
 
 
 def read_deployment_file(file: Path, endpoint: str | None = None, name: str | None = None) -> DeploymentFile:
@@ -122,6 +135,8 @@ def deployment_of(
     for taken in _OURS:
         if taken in variables:
             raise refuse(file, f"environment_variables.{taken}", "replicas need it themselves", "Set it in the script.")
+    nodes = whole(file, "nodes", values.get("nodes"), 1, 1, 1024)
+    scaling = _scaling(file, values, nodes)
     return DeploymentFile(
         names[0],
         names[1],
@@ -132,7 +147,7 @@ def deployment_of(
         variables,
         None if values.get("compute") is None else str(values["compute"]).removeprefix("azureml:"),
         _gpus(file, values),
-        _scaling(file, values),
+        scaling,
         _limits(file, values),
         values.get("idempotent") is not None,
         _probe(file, values),
@@ -142,6 +157,7 @@ def deployment_of(
         texts(file, "tags", values),
         tuple(_notices(values)),
         _collecting(file, values),
+        nodes,
     )
 
 
@@ -194,16 +210,27 @@ def _limits(file: Path, values: Mapping[str, Json]) -> RequestLimits:
     )
 
 
-def _scaling(file: Path, values: Mapping[str, Json]) -> Scaling:
-    count = whole(file, "instance_count", values.get("instance_count"), 1, 1, 1024)
+def _scaling(file: Path, values: Mapping[str, Json], nodes: int) -> Scaling:
+    found = _replicas(file, values, nodes)
+    for key, count in (("replicas (instance_count, min_instances)", found.least), ("max_instances", found.most)):
+        if count % nodes:
+            why = f"{nodes} nodes cannot share {count} evenly as {key}"
+            raise refuse(file, "nodes", why, f"Use a multiple of {nodes}, such as {math.ceil(count / nodes) * nodes}.")
+    return found
+
+
+def _replicas(file: Path, values: Mapping[str, Json], nodes: int) -> Scaling:
+    count = whole(file, "instance_count", values.get("instance_count"), nodes, 1, 1024)
     given = section(file, values, "scale_settings", _SCALE)
     kind = str(given.get("type") or "default").lower()
     if kind == "default":
         return Scaling(count, count)
     if kind != "target_utilization":
         raise refuse(file, "scale_settings.type", f"{kind!r} is not allowed", "Allowed: default, target_utilization.")
-    least = whole(file, "scale_settings.min_instances", given.get("min_instances"), 1, 0, 1024)
-    most = whole(file, "scale_settings.max_instances", given.get("max_instances"), max(1, least), max(1, least), 1024)
+    least = whole(file, "scale_settings.min_instances", given.get("min_instances"), nodes, 0, 1024)
+    most = whole(
+        file, "scale_settings.max_instances", given.get("max_instances"), max(nodes, least), max(1, least), 1024
+    )
     share = given.get("target_utilization_percentage")
     return Scaling(
         least,
@@ -276,4 +303,10 @@ def _notices(values: Mapping[str, Json]) -> list[str]:
         isinstance(part, Mapping) and ({"cpu", "memory"} & set(part)) for part in resources.values()
     ):
         said.append("resources: cpu and memory are not limited; only nvidia.com/gpu is reserved")
+    variables = values.get("environment_variables")
+    said += [
+        f"environment_variables.{name} has no effect: {instead}"
+        for name, instead in _OF_THE_SERVER.items()
+        if isinstance(variables, Mapping) and name in variables
+    ]
     return said

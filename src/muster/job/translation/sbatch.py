@@ -213,7 +213,7 @@ def _read_command(script: _Script, line: str, number: int) -> None:
     if name in _CONTROL or "<<" in line:
         raise JobError(
             f"`{line[:60]}` is more than one command",
-            "Put what the script does into a script of its own, and start that: `srun bash work.sh`.",
+            "Put what the script does into a separate script, and start that: `srun bash work.sh`.",
         )
     if name in NAMES or name.endswith((".sh", ".py")):
         script.launched.append((line, number))

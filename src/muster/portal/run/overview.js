@@ -57,7 +57,7 @@ function storyLine(event) {
   if (event.kind === "state") return [event.at, html`<${Status} status=${event.status} />${event.reason && html` <span class="soft">${event.reason}</span>`}`];
   if (event.kind === "note") return [event.at, html`<span class=${event.level === "error" ? "bad" : ""}>${event.text}</span>`];
   if (event.kind === "checkpoint") return [event.at, `checkpoint ${event.name}, ${size(event.size)}`];
-  if (event.kind === "rank" && event.state === "ended" && (event.exit_code || event.signal)) return [event.at, html`<span class=${event.signal ? "soft" : "bad"}>rank ${event.rank} ended with ${event.signal ? `signal ${event.signal}` : event.exit_code}${event.node && ` on ${event.node}`}</span>`];
+  if (event.kind === "rank" && event.state === "ended" && (event.exit_code || event.signal)) return [event.at, html`<span class=${event.signal ? "soft" : "bad"}>rank ${event.rank} ended with ${event.signal ? `signal ${event.signal}` : `exit code ${event.exit_code}`}${event.node && ` on ${event.node}`}</span>`];
   return null;
 }
 

@@ -4,16 +4,13 @@ The finder stands last, so each module of an installed `azureml` is found before
 imported until it is asked for.
 """
 
-import os
 import sys
-from _frozen_importlib_external import PathFinder
+from importlib import import_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from typing import Optional, Sequence
-
-_FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "stand_ins")  # noqa: PTH118, PTH120
 
 
 class StandIns:
@@ -23,8 +20,8 @@ class StandIns:
     def find_spec(name: str, path: "Optional[Sequence[str]]" = None, target: object = None) -> "Optional[ModuleSpec]":
         if name != "azureml" and not name.startswith("azureml."):
             return None
-        folder = os.path.join(_FOLDER, *name.split(".")[:-1])  # noqa: PTH118
-        return PathFinder.find_spec(name, [folder])
+        found: "Optional[ModuleSpec]" = import_module("muster.runtime.azureml_stand_ins").find(name)
+        return found
 
 
 def install() -> None:

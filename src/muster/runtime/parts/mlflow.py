@@ -1,39 +1,48 @@
-"""MLflow's client takes `./model` as the name of a model or folder, as it does where its files go to a local folder.
+"""What MLflow's client does otherwise in a rank, where scripts in wide use need it.
 
-Its part that sends files over HTTP refuses such a path; scripts in wide use have it.
+- `./model` is taken as the name of a model or folder, as it is where files go to a local folder: the part of the client
+  that sends files over HTTP refuses such a path.
+- A script that chooses a store of its own (a folder, a database, another server) gets runs there: the run that
+  `MLFLOW_RUN_ID` names is Muster's, and another store does not know it.
+- What is logged while no run is active belongs to Muster's run, also after one has ended (autologging ends the run that
+  it started): the client forgets `MLFLOW_RUN_ID` when it first uses it, and would make a run of its own.
+- The address of an Azure ML workspace stands for the one that the rank already has.
 """
 
+import os
 import sys
 from _frozen_importlib_external import PathFinder
+from functools import wraps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any, Optional
 
-_MODULE = "mlflow.store.artifact.artifact_repo"
+_ADDRESS, _RUN, _TOKEN = "MLFLOW_TRACKING_URI", "MLFLOW_RUN_ID", "MLFLOW_TRACKING_TOKEN"
+_OWN = {name: os.environ.get(name) for name in (_ADDRESS, _RUN, _TOKEN)}
 
 
 class _Finder:
-    """Steps in when that one module is imported, and then no more."""
+    """Steps in when one of these modules is imported."""
 
     def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "Any":
-        if name != _MODULE:
+        change = _CHANGES.get(name)
+        if change is None:
             return None
-        sys.meta_path.remove(self)
         spec = PathFinder.find_spec(name, path)
         if spec is not None and spec.loader is not None:
             execute = spec.loader.exec_module
 
             def exec_module(module: "ModuleType") -> None:
                 execute(module)
-                _widen(module)
+                change(module)
 
             spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
 
 
-def _widen(module: "ModuleType") -> None:
+def _widen_paths(module: "ModuleType") -> None:
     verify = getattr(module, "verify_artifact_path", None)
     if verify is None:
         return
@@ -47,6 +56,75 @@ def _widen(module: "ModuleType") -> None:
     module.verify_artifact_path = verify_artifact_path  # type: ignore[attr-defined]
 
 
+def _stay_in_the_workspace(module: "ModuleType") -> None:
+    choose = getattr(module, "set_tracking_uri", None)
+    if choose is None:
+        return
+
+    @wraps(choose)
+    def set_tracking_uri(uri: "Any") -> "Any":
+        if str(uri).startswith("azureml://") and _OWN[_ADDRESS]:
+            _say("the tracking address of Azure ML stands for this workspace's")
+            uri = _OWN[_ADDRESS]
+        return choose(uri)
+
+    module.set_tracking_uri = set_tracking_uri  # type: ignore[attr-defined]
+
+
+def _start_runs_elsewhere(module: "ModuleType") -> None:
+    start = getattr(module, "start_run", None)
+    if start is None:
+        return
+    _log_to_the_own_run(module)
+
+    @wraps(start)
+    def start_run(*args: "Any", **kwargs: "Any") -> "Any":
+        address = _address()
+        if _OWN[_RUN] and address not in (None, _OWN[_ADDRESS]) and os.environ.get(_RUN) == _OWN[_RUN]:
+            _say("MLflow keeps this script's runs at {}, as the script says, and not with Muster's run".format(address))
+            for name in (_RUN, _TOKEN):
+                if os.environ.get(name) == _OWN[name]:
+                    os.environ.pop(name, None)
+        return start(*args, **kwargs)
+
+    module.start_run = start_run  # type: ignore[attr-defined]
+
+
+def _log_to_the_own_run(module: "ModuleType") -> None:
+    find = getattr(module, "_get_or_start_run", None)
+    active = getattr(module, "active_run", None)
+    if find is None or active is None:
+        return
+
+    @wraps(find)
+    def _get_or_start_run(*args: "Any", **kwargs: "Any") -> "Any":
+        own = _OWN[_RUN]
+        if own and _address() in (None, _OWN[_ADDRESS]) and active() is None:
+            os.environ.setdefault(_RUN, own)
+        return find(*args, **kwargs)
+
+    module._get_or_start_run = _get_or_start_run  # type: ignore[attr-defined]
+
+
+def _address() -> "Optional[str]":
+    """Where the client logs to; one that cannot say it is left alone."""
+    ask = getattr(sys.modules.get("mlflow.tracking._tracking_service.utils"), "get_tracking_uri", None)
+    return None if ask is None else str(ask())
+
+
+def _say(text: str) -> None:
+    # Without standard error, print would take standard output.
+    if sys.stderr is not None:
+        print("muster: " + text, file=sys.stderr)
+
+
+_CHANGES = {
+    "mlflow.store.artifact.artifact_repo": _widen_paths,
+    "mlflow.tracking._tracking_service.utils": _stay_in_the_workspace,
+    "mlflow.tracking.fluent": _start_runs_elsewhere,
+}
+
+
 def install() -> None:
-    """Watch for the import; it costs a comparison for each of the others."""
+    """Watch for the imports; it costs a lookup for each of the others."""
     sys.meta_path.insert(0, _Finder())

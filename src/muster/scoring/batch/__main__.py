@@ -67,10 +67,10 @@ def _lead(coordinator: Coordinator, keeper: Keeper, connection: socket.socket, s
     finished = threading.Thread(target=coordinator.finish, args=(Path(output_path()),), daemon=True)
     finished.start()
     thread.join()
-    if codes and codes[0] not in (0, 1):
-        return codes[0]
+    if not codes or codes[0] not in (0, 1):
+        return codes[0] if codes else 1
     finished.join()
-    return codes[0] if codes else 1
+    return 1 if coordinator.problem else codes[0]
 
 
 def _work(keeper: Keeper, connection: socket.socket, settings: Settings) -> int:

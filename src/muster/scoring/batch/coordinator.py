@@ -56,6 +56,18 @@ class Coordinator:
 
     def finish(self, output: Path) -> None:
         """Wait until everything is done, write the results, and let all ranks go."""
+        try:
+            self._finish(output)
+        except Exception as error:
+            # A full disk, for instance: ranks that wait for the end are to hear of it.
+            self._fail("the results cannot be written: {}".format(error))
+        with self._changed:
+            self._written = True
+            self._changed.notify_all()
+            # A rank that died is Muster's to see: it ends the gang.
+            self._changed.wait_for(lambda: self._told >= self._num_ranks)
+
+    def _finish(self, output: Path) -> None:
         began, first = time.monotonic(), self._spool.items
         with self._changed:
             while not self._is_over():
@@ -67,11 +79,12 @@ class Coordinator:
             self._say(time.monotonic() - began, first)
         elif self._spool.done:
             self._spool.publish(self._run, force=True)
+
+    def _fail(self, problem: str) -> None:
+        """Give the whole up, for the first reason that there is."""
         with self._changed:
-            self._written = True
+            self.problem = self.problem or problem
             self._changed.notify_all()
-            # A rank that died is Muster's to see: it ends the gang.
-            self._changed.wait_for(lambda: self._told >= self._num_ranks)
 
     _written = False
 
@@ -107,7 +120,8 @@ class Coordinator:
             problem = "the input cannot be read: {}".format(error)
         with self._changed:
             self._complete = True
-            self.problem = self.problem or problem
+            if problem:
+                self._fail(problem)
             self._changed.notify_all()
 
     def _accept(self, listener: socket.socket) -> None:
@@ -168,11 +182,17 @@ class Coordinator:
                     file=sys.stderr,
                 )
                 self._results[number] = Result([], batch.items, True)
-            while self._spool.done in self._results:
-                first = self._results.pop(self._spool.done)
-                self._spool.append(self._known[self._spool.done], first.rows, first.failed, first.lost)
+            try:
+                self._keep_in_order()
+            except OSError as error:
+                self._fail("the results cannot be kept: {}".format(error))
             self._check_thresholds()
             self._changed.notify_all()
+
+    def _keep_in_order(self) -> None:
+        while self._spool.done in self._results:
+            first = self._results.pop(self._spool.done)
+            self._spool.append(self._known[self._spool.done], first.rows, first.failed, first.lost)
 
     def _result(self, batch: Batch, rows: List[str]) -> Result:
         if self._settings.output_action == PER_FILE and len(batch.names) > 1 and len(rows) != batch.items:

@@ -11,11 +11,11 @@ import traceback
 from pathlib import Path
 from typing import Any, Optional, Set, Tuple
 
-from muster.scoring import frames
+from muster.scoring import frames, layout
 from muster.scoring.batch import tables
 from muster.scoring.batch.rows import rows_of
 from muster.scoring.batch.work import FILES, Batch, Settings, path_of
-from muster.scoring.script import INIT_FAILED, BadScript, Script, is_mlflow, load, mlflow_model, set_model_dir
+from muster.scoring.script import INIT_FAILED, BadScript, Script, is_mlflow, load, mlflow_model
 
 Loaded = Tuple[Batch, Any, Optional[str]]
 """A mini-batch, its data, or why that could not be read."""
@@ -60,7 +60,7 @@ def main() -> int:
 
 
 def _script(settings: Settings, model: str) -> Script:
-    set_model_dir(model)
+    layout.tell()
     if settings.script:
         return load(settings.script, list(settings.arguments))
     if is_mlflow(model):

@@ -30,8 +30,7 @@ def _line(item: Any) -> str:
     if isinstance(item, bytes):
         item = item.decode("utf-8", "replace")
     if isinstance(item, str):
-        # One result is one line, whatever it holds.
-        return item.replace("\r", " ").replace("\n", " ")
+        return _one_line(item)
     if hasattr(item, "tolist"):
         item = item.tolist()
     return json.dumps(item, default=str)
@@ -40,4 +39,9 @@ def _line(item: Any) -> str:
 def _csv(row: Iterable[Any]) -> str:
     target = io.StringIO()
     csv.writer(target, lineterminator="").writerow(list(row))
-    return target.getvalue().replace("\r", " ").replace("\n", " ")
+    return _one_line(target.getvalue())
+
+
+def _one_line(text: str) -> str:
+    """One result is one line in UTF-8, whatever it holds: a file's name may be no text."""
+    return text.replace("\r", " ").replace("\n", " ").encode("utf-8", "replace").decode()

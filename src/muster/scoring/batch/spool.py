@@ -99,13 +99,20 @@ class Spool:
         self._out.close()
         output.mkdir(parents=True, exist_ok=True)
         if action == APPEND:
-            staged = output / ".{}.tmp".format(name)
-            with open(str(staged), "w", encoding="utf-8") as target:
-                for _, rows in self._results():
-                    target.writelines(row + "\n" for row in rows)
-            os.replace(str(staged), str(output / name))
+            self._write_all(output / ".{}.tmp".format(name), output / name)
         elif action == PER_FILE:
             self._write_each(output)
+
+    def _write_all(self, staged: Path, target: Path) -> None:
+        try:
+            with open(str(staged), "w", encoding="utf-8") as file:
+                for _, rows in self._results():
+                    file.writelines(row + "\n" for row in rows)
+            os.replace(str(staged), str(target))
+        except OSError:
+            # Half of the results are nobody's, and would be kept with the run.
+            staged.unlink()
+            raise
 
     def _write_each(self, output: Path) -> None:
         began: Dict[str, bool] = {}

@@ -12,12 +12,15 @@ from typing import Any, Awaitable, Callable, Dict, List, Mapping, NamedTuple, Op
 from muster.scoring.door.dispatch import Dispatcher, Refused
 from muster.scoring.door.said import Figures
 from muster.scoring.door.table import PIN, Backend, Route, Table, admits, chosen, mirrored
+from muster.scoring.listening import HEADER_BYTES
 from muster.scoring.serve.body import Gone, Receive, TooLarge, TooSlow, body_of
 
 Send = Callable[[Any], Awaitable[None]]
 Headers = List[Tuple[bytes, bytes]]
 
 MAX_BODY = 512 << 20
+_MOST_HEAD = HEADER_BYTES - (4 << 10)
+"""Of a request's address and headers; what a replica takes, less what is added on the way."""
 MOST_DEATHS = 5
 """Replicas that may die with a request inside before it is given up: it may be what ends them."""
 _AGAIN_S = 0.05
@@ -90,6 +93,9 @@ class App:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         if scope["path"] == "/" and scope["method"] in ("GET", "HEAD"):
             await _say(send, 200, b"Healthy", [(b"content-type", b"text/plain; charset=utf-8")])
+            return
+        if _head_bytes(scope) > _MOST_HEAD:
+            await _refuse(send, 431, "the headers have more than {:,} bytes".format(_MOST_HEAD), _LAST)
             return
         if not admits(self.table, headers.get("authorization", ""), time.time()):
             await _refuse(send, 401, "a key or token of the endpoint is needed: Authorization: Bearer …")
@@ -164,6 +170,9 @@ class App:
 
         try:
             status = await self._pass_on(dispatcher, asked, ignore)
+        except Exception:
+            # An answer that breaks off after its head is nobody's loss.
+            pass
         finally:
             dispatcher.open -= 1
             dispatcher.traffic.note(status, time.monotonic() - began)
@@ -181,8 +190,11 @@ class App:
                 return await _refuse(send, 503, _none_there(dispatcher.route), [(b"retry-after", b"1")])
             outcome = Outcome()
             try:
-                return await self._ask(backend, asked, send, deadline - loop.time(), outcome)
+                asking = self._ask(backend, asked, send, deadline - loop.time(), outcome)
+                return await dispatcher.inside(backend, asking)
             except asyncio.TimeoutError:
+                if outcome.unreached:
+                    dispatcher.doubt(backend)
                 if outcome.begun:
                     raise
                 if outcome.unreached and loop.time() + _AGAIN_S < deadline:
@@ -193,6 +205,7 @@ class App:
                 return await _refuse(send, 408, said)
             except self._library.ClientConnectorError:
                 # Nothing was sent: another replica, or the same one a moment later, may have it.
+                dispatcher.doubt(backend)
                 if loop.time() + _AGAIN_S >= deadline:
                     return await _refuse(send, 503, "no replica of {} is there".format(route.name))
                 await asyncio.sleep(_AGAIN_S)
@@ -307,6 +320,13 @@ class Outcome:
     begun = False
     unreached = False
     """Nothing of the request has reached a replica."""
+
+
+def _head_bytes(scope: Any) -> int:
+    size = len(scope["path"]) + len(scope["query_string"])
+    for name, value in scope["headers"]:
+        size += len(name) + len(value) + 4
+    return size
 
 
 def _outward(status: int, reason: str) -> Tuple[int, Headers]:

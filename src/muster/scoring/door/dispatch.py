@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Deque, Dict, Optional
+from typing import Any, Awaitable, Deque, Dict, Optional, Set
 
 from muster.scoring.door.table import Backend, Route, least_busy
 from muster.scoring.figures import Traffic
 
+_DOUBTED_S = 5.0
+"""After nobody was reached at a replica's address, before it is asked again while others are there."""
+
 
 class Refused(Exception):
     """A request that is not taken now: too many are open, or it has waited for too long."""
+
+
+class Lost(OSError):
+    """The replica that had a request is gone, and nothing says so on the connection: its node went away."""
 
 
 class Dispatcher:
@@ -23,6 +30,9 @@ class Dispatcher:
         self.open = 0
         self._open_on: Dict[str, int] = {}
         self._waiting: "Deque[asyncio.Future[None]]" = deque()
+        self._inside: "Dict[str, Set[asyncio.Task[Any]]]" = {}
+        """What waits for an answer, by the replica's address."""
+        self._doubted: Dict[str, float] = {}
 
     @property
     def waiting(self) -> int:
@@ -31,6 +41,9 @@ class Dispatcher:
     def update(self, route: Route) -> None:
         """The deployment as it is now: other replicas, other limits."""
         self.route = route
+        for backend in route.backends:
+            if backend.gone:
+                self._give_up(self._inside.get(backend.url, set()))
         for _ in range(len(self._waiting)):
             self._wake_next()
 
@@ -40,17 +53,41 @@ class Dispatcher:
         began = loop.time()
         until = min(deadline, began + self.route.queue_wait_ms / 1000)
         while True:
-            backend = least_busy(self.route.backends, self._open_on, self.route.concurrency)
+            if self._doubted:
+                now = loop.time()
+                self._doubted = {url: until for url, until in self._doubted.items() if until > now}
+            backend = least_busy(self.route.backends, self._open_on, self.route.concurrency, self._doubted)
             if backend is not None:
                 self._open_on[backend.url] = self._open_on.get(backend.url, 0) + 1
                 self.traffic.queue_ms.add((loop.time() - began) * 1000)
                 return backend
             # No replica at all is not a queue: it comes back, and the request may wait for it.
-            limit = until if self.route.backends else deadline
+            limit = until if any(not backend.gone for backend in self.route.backends) else deadline
             if not await self._wait(limit - loop.time()):
                 if loop.time() >= deadline:
                     raise asyncio.TimeoutError
                 raise Refused("waited {:g} ms for a replica".format(self.route.queue_wait_ms))
+
+    def doubt(self, backend: Backend) -> None:
+        """Nobody was reached there."""
+        self._doubted[backend.url] = asyncio.get_running_loop().time() + _DOUBTED_S
+
+    async def inside(self, backend: Backend, answer: Awaitable[int]) -> int:
+        """What a replica answers; raises Lost once the table says that it is gone."""
+        task = asyncio.current_task()
+        assert task is not None
+        tasks = self._inside.setdefault(backend.url, set())
+        tasks.add(task)
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            if task in tasks:
+                raise
+            raise Lost("its node is lost") from None
+        finally:
+            tasks.discard(task)
+            if not tasks and self._inside.get(backend.url) is tasks:
+                del self._inside[backend.url]
 
     def release(self, backend: Backend) -> None:
         left = self._open_on.get(backend.url, 1) - 1
@@ -64,22 +101,30 @@ class Dispatcher:
         """Requests that are inside replicas, by address."""
         return dict(self._open_on)
 
+    @staticmethod
+    def _give_up(tasks: "Set[asyncio.Task[Any]]") -> None:
+        """Nobody answers those any more: who is cancelled and no longer among them knows why."""
+        lost = list(tasks)
+        tasks.clear()
+        for task in lost:
+            task.cancel()
+
     async def _wait(self, seconds: float) -> bool:
         """Whether a replica may be free before the time is over."""
         if seconds <= 0:
             return False
         turn: "asyncio.Future[None]" = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
+        is_taken = False
         try:
-            await asyncio.wait_for(turn, seconds)
-            return True
-        except asyncio.TimeoutError:
-            return False
+            await asyncio.wait((turn,), timeout=seconds)
+            is_taken = turn.done()
+            return is_taken
         finally:
             if turn in self._waiting:
                 self._waiting.remove(turn)
-            elif turn.cancelled():
-                # It was its turn in the moment in which it gave up.
+            elif not is_taken:
+                # It was its turn in the moment in which it gave up, or its client went.
                 self._wake_next()
 
     def _wake_next(self) -> None:

@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import json
 from dataclasses import dataclass, field, fields
-from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
+from typing import Any, Container, Dict, Mapping, Optional, Sequence, Tuple
 
 PIN = "azureml-model-deployment"
 """The header that names the deployment that is to answer."""
@@ -22,6 +22,8 @@ class Backend:
     port: int
     ready: bool
     key: str
+    gone: bool = False
+    """Its node is lost, or its run is between two attempts: nobody answers there any more."""
 
     @property
     def url(self) -> str:
@@ -162,15 +164,20 @@ def _is_token(table: Table, shown: str, now: float) -> bool:
     return hmac.compare_digest(shown.encode(), made.encode()) and int(expires) > now
 
 
-def least_busy(backends: Sequence[Backend], open_on: Mapping[str, int], most: int) -> Optional[Backend]:
+def least_busy(
+    backends: Sequence[Backend], open_on: Mapping[str, int], most: int, doubted: Container[str] = ()
+) -> Optional[Backend]:
     """The replica that gets the next request; None while each has as many as it takes.
 
     One that is being started again is asked only where no other is there: its listener keeps what comes meanwhile.
+    One that could not be reached a moment ago (`doubted`) is asked where all that are ready are like it.
     """
-    free = [backend for backend in backends if open_on.get(backend.url, 0) < most]
-    ready = [backend for backend in free if backend.ready]
+    ready = [backend for backend in backends if backend.ready and not backend.gone]
+    if doubted:
+        ready = [backend for backend in ready if backend.url not in doubted] or ready
+    there = ready or [backend for backend in backends if not backend.gone]
     return min(
-        ready or (free if not any(backend.ready for backend in backends) else []),
+        (backend for backend in there if open_on.get(backend.url, 0) < most),
         key=lambda backend: open_on.get(backend.url, 0),
         default=None,
     )

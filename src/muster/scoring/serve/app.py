@@ -12,11 +12,12 @@ from urllib.parse import parse_qsl
 
 from muster.scoring.frames import Value
 from muster.scoring.listening import GONE
-from muster.scoring.serve import oip
+from muster.scoring.origins import Origins
+from muster.scoring.serve import description, oip
 from muster.scoring.serve.batching import Full, Outcome, Runner
 from muster.scoring.serve.body import Gone, Receive, TooLarge, TooSlow, body_of
 from muster.scoring.serve.collecting import REQUEST, RESPONSE, Book, Sample
-from muster.scoring.serve.http import Answer, Request, answer_of, check_sendable
+from muster.scoring.serve.http import Answer, Request, answer_of, check_sendable, json_value
 from muster.scoring.serve.mlflow_requests import answer_of as mlflow_answer
 from muster.scoring.serve.mlflow_requests import json_of_csv
 from muster.scoring.serve.models import BadInput, Model
@@ -54,6 +55,7 @@ class App:
         self._model = model
         self._runner = runner
         self._key = os.environ.get("SERVE_KEY", "")
+        self._origins = Origins()
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
@@ -66,9 +68,8 @@ class App:
         ids = _ids(headers)
         if sample is not None:
             sample.end(answer, ids["x-request-id"])
-        listed = [
-            (name.encode("latin-1"), str(value).encode("latin-1")) for name, value in {**ids, **answer.headers}.items()
-        ]
+        said = {**ids, **self._origins.headers(headers), **answer.headers}
+        listed = [(name.encode("latin-1"), str(value).encode("latin-1")) for name, value in said.items()]
         listed.append((b"x-ms-server-version", _SERVER_VERSION))
         if answer.stream is not None:
             await _send_pieces(answer, listed, receive, send)
@@ -89,6 +90,8 @@ class App:
             return Answer(200, b"Healthy", _TEXT)
         if len(headers.get("x-ms-request-id", "")) > _MOST_ID or len(headers.get("x-request-id", "")) > _MOST_ID:
             return _refused(431, "x-ms-request-id and x-request-id may have at most {} characters".format(_MOST_ID))
+        if (allowed := self._origins.preflight(method, headers)) is not None:
+            return Answer(200, b"", allowed)
         if not self._admitted(headers):
             return _refused(401, "a key is needed: Authorization: Bearer KEY")
         if path in ("/ping", "/health", "/version") and method == "GET" and self._model.mlflow_version:
@@ -97,7 +100,7 @@ class App:
             answer = await self._score(asked, receive)
             return mlflow_answer(answer) if path == "/invocations" and self._model.mlflow_version else answer
         if path == "/swagger.json" and method == "GET":
-            return _swagger(dict(parse_qsl(asked.query)).get("version", "2"), self._settings.name)
+            return _swagger(dict(parse_qsl(asked.query)).get("version", "2"), self._settings, self._model)
         if path.startswith(("/v1/", "/v2")):
             return await self._protocol(asked, path, receive)
         return _refused(404, "there is no {}; requests go to /score".format(path))
@@ -113,6 +116,9 @@ class App:
             return Answer(200, b"", {"allow": "GET, POST, OPTIONS"})
         if method not in ("GET", "POST"):
             return _refused(405, "{} is not taken here; POST is".format(method), {"allow": "GET, POST, OPTIONS"})
+        if method == "POST" and self._model.schema is not None and not _is_json(asked.headers):
+            said = "run() takes a JSON object: send it with the header Content-Type: application/json"
+            return _refused(415, said, _LAST)
         try:
             body = await self._body(asked, receive)
         except _Untaken as untaken:
@@ -271,20 +277,18 @@ def _query_json(query: str) -> str:
     return json.dumps(found)
 
 
-def _swagger(version: str, name: str) -> Answer:
-    """The script's own description where it has one, otherwise one that says how to reach it."""
-    names: Dict[str, Tuple[str, ...]] = {
-        "2": ("swagger2.json", "swagger.json"),
-        "3": ("swagger3.json",),
-        "3.1": ("swagger3.json",),
-    }
-    if version not in names:
-        return _refused(404, "there is no description of version {}; 2, 3 and 3.1 are known".format(version))
-    for file in names[version]:
-        if os.path.isfile(file):
-            with open(file, "rb") as found:
-                return Answer(200, found.read(), _JSON)
-    head = {"swagger": "2.0"} if version == "2" else {"openapi": "3.0.0" if version == "3" else "3.1.0"}
-    healthy, scored = ({"200": {"description": said}} for said in ("the model is loaded", "what run() returned"))
-    paths = {"/": {"get": {"responses": healthy}}, "/score": {"post": {"responses": scored}}}
-    return Answer(200, json.dumps({**head, "info": {"title": name, "version": "1"}, "paths": paths}).encode(), _JSON)
+def _swagger(version: str, settings: Settings, model: Model) -> Answer:
+    try:
+        file = description.file_of(version)
+        if file is None:
+            told = description.described(version, settings.name, settings.version, model.schema)
+            return Answer(200, json.dumps(told, default=json_value).encode(), _JSON)
+    except description.NoDescription as error:
+        return _refused(404, str(error))
+    with open(file, "rb") as found:
+        return Answer(200, found.read(), _JSON)
+
+
+def _is_json(headers: Mapping[str, str]) -> bool:
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    return kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))

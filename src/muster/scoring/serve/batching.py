@@ -186,9 +186,7 @@ class Runner:
                 value = Stream(self._loop, pieces, value, self._patience_s)
         except BaseException as error:
             # Whatever a script raises is its request's error: without this thread nobody would be answered again.
-            if not isinstance(error, BadInput):
-                traceback.print_exc()
-            return Outcome(None, error, time.perf_counter() - began)
+            return _failed(error, began)
         return Outcome(value, None, time.perf_counter() - began)
 
     def _batch(self, taken: List[Waiting]) -> List[Tuple[Waiting, Outcome]]:
@@ -200,14 +198,20 @@ class Runner:
                 raise ValueError("run() returned {} results for {} requests".format(len(results), len(taken)))
         except BaseException as error:
             if len(taken) == 1:
-                traceback.print_exc()
-                return [(taken[0], Outcome(None, error, time.perf_counter() - began))]
+                return [(taken[0], _failed(error, began))]
             return [pair for item in taken for pair in self._batch([item])]
         took_s = time.perf_counter() - began
         return [
             (item, Outcome(None, result, took_s) if isinstance(result, Exception) else Outcome(result, None, took_s))
             for item, result in zip(taken, results)  # noqa: B905
         ]
+
+
+def _failed(error: BaseException, began: float) -> Outcome:
+    """A request that failed. The log has where in the script, unless the client sent what the model cannot take."""
+    if not isinstance(error, BadInput):
+        traceback.print_exception(type(error), error, error.__traceback__)
+    return Outcome(None, error, time.perf_counter() - began)
 
 
 def _deliver(outcomes: List[Tuple[Waiting, Outcome]]) -> None:

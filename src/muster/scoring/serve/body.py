@@ -50,24 +50,39 @@ async def body_of(receive: Receive, headers: Mapping[str, str], most: int, wait_
 
 async def _within(receive: Receive, left_s: float) -> Any:
     """What comes next; without a task of its own, since most bodies are there already when they are asked for."""
-    task = asyncio.current_task()
+    task: Any = asyncio.current_task()
+    others = _cancels_of(task)
     is_late = False
 
     def ring() -> None:
         nonlocal is_late
         is_late = True
-        if task is not None:
-            task.cancel()
+        task.cancel()
 
     alarm = asyncio.get_running_loop().call_later(left_s, ring)
     try:
         return await receive()
     except asyncio.CancelledError:
-        if is_late:
-            raise TooSlow from None
-        raise
+        if not is_late:
+            raise
+        _take_back_cancel(task)
+        if _cancels_of(task) > others:
+            # Somebody else wants the request to end too, and that goes first.
+            raise
+        raise TooSlow from None
     finally:
         alarm.cancel()
+
+
+def _cancels_of(task: Any) -> int:
+    """How often a task was told to end; Python before 3.11 does not count."""
+    return int(task.cancelling()) if hasattr(task, "cancelling") else 0
+
+
+def _take_back_cancel(task: Any) -> None:
+    """Without this, a time limit of its own further up (`asyncio.timeout`) takes the alarm for somebody else's wish."""
+    if hasattr(task, "uncancel"):
+        task.uncancel()
 
 
 def _announced(headers: Mapping[str, str]) -> int:

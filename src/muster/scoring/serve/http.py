@@ -7,12 +7,32 @@ import json
 import re
 import sys
 import types
-from typing import Any, Callable, Dict, List, Mapping, Optional
+from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 from urllib.parse import parse_qsl
 
+from muster.scoring.serve.forms import FormFile, Values, parsed
+
 RAW = "__muster_rawhttp__"
+PACKAGES = ("azureml.contrib.services", "azureml_inference_server_http.api")
+"""Where scripts import requests and answers from: Azure ML's names for it, the older one and the newer."""
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _NOT_IN_HEADERS = re.compile(r"[\r\n\0]")
+
+
+class Headers(Dict[str, str]):
+    """Headers as Flask names them (`Content-Type`), found however they are written."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        super().__init__({name.title(): value for name, value in given.items()})
+
+    def __getitem__(self, name: str) -> str:
+        return super().__getitem__(name.title())
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and super().__contains__(name.title())
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return super().get(name.title(), default)
 
 
 class Request:
@@ -22,21 +42,39 @@ class Request:
         self.method = method
         self.path = path
         self.query_string = query.encode()
-        self.headers = headers
+        self.headers = Headers(headers)
         self.data = body
+        self._form: Optional[Tuple[Values[str], Values[FormFile]]] = None
 
     @property
-    def args(self) -> Dict[str, str]:
-        return dict(parse_qsl(self.query_string.decode(), keep_blank_values=True))
+    def args(self) -> Values[str]:
+        return Values(parse_qsl(self.query_string.decode(), keep_blank_values=True))
+
+    @property
+    def full_path(self) -> str:
+        return "{}?{}".format(self.path, self.query_string.decode())
+
+    @property
+    def form(self) -> Values[str]:
+        return self._parts()[0]
+
+    @property
+    def files(self) -> Values[FormFile]:
+        return self._parts()[1]
+
+    def _parts(self) -> Tuple[Values[str], Values[FormFile]]:
+        if self._form is None:
+            self._form = parsed(self.content_type, self.data)
+        return self._form
 
     @property
     def content_type(self) -> str:
-        return self.headers.get("content-type", "")
+        return str(self.headers.get("content-type", ""))
 
-    def get_data(self, as_text: bool = False, **kwargs: Any) -> Any:
+    def get_data(self, cache: bool = True, as_text: bool = False, parse_form_data: bool = False) -> Any:
         return self.data.decode() if as_text else self.data
 
-    def get_json(self, **kwargs: Any) -> Any:
+    def get_json(self, force: bool = False, silent: bool = False, cache: bool = True) -> Any:
         return json.loads(self.data)
 
     @property
@@ -74,11 +112,16 @@ class AMLResponse:
         self.response_headers = dict(response_headers or {})
         self.json_str = json_str
         self.run_function_failed = run_function_failed
+        self.mimetype = ""
+        """Scripts may set it; the header wins."""
 
     def answer(self) -> Answer:
         is_text = isinstance(self.message, (str, bytes)) and not self.json_str
-        body = self.message if is_text else json.dumps(self.message)
-        headers = {"x-ms-run-function-failed": str(self.run_function_failed).lower(), **self.response_headers}
+        body = self.message if is_text else json.dumps({} if self.message is None else self.message)
+        kind = self.mimetype or ("" if is_text else "application/json")
+        headers = {"x-ms-run-function-failed": str(self.run_function_failed).lower()}
+        headers.update({"content-type": kind} if kind else {})
+        headers.update({name.lower(): value for name, value in self.response_headers.items()})
         return Answer(int(self.status_code), body.encode() if isinstance(body, str) else body, headers)
 
 
@@ -89,23 +132,30 @@ def rawhttp(run: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def install_stand_ins() -> None:
-    """Have `azureml.contrib.services` be there where the environment lacks it: scripts import it."""
-    if _is_there("azureml.contrib.services.aml_request"):
-        return
-    parents: List[str] = []
-    for part in ("azureml", "contrib", "services"):
-        parents.append(part)
-        name = ".".join(parents)
-        if name not in sys.modules:
-            made = types.ModuleType(name)
-            made.__path__ = []
-            sys.modules[name] = made
-    request = types.ModuleType("azureml.contrib.services.aml_request")
-    response = types.ModuleType("azureml.contrib.services.aml_response")
-    vars(request).update({"rawhttp": rawhttp, "AMLRequest": Request})
-    vars(response).update({"AMLResponse": AMLResponse})
-    for module in (request, response):
-        sys.modules[module.__name__] = module
+    """Have Azure ML's own names be there where the environment lacks them: scripts import them."""
+    for package in PACKAGES:
+        if _is_there(package + ".aml_request"):
+            continue
+        parts = package.split(".")
+        for name in (".".join(parts[: count + 1]) for count in range(len(parts))):
+            if name not in sys.modules:
+                made = types.ModuleType(name)
+                made.__path__ = []
+                sys.modules[name] = made
+        for name, offered in (
+            ("aml_request", {"rawhttp": rawhttp, "AMLRequest": Request}), ("aml_response", {"AMLResponse": AMLResponse})
+        ):  # fmt: skip
+            module = types.ModuleType("{}.{}".format(package, name))
+            vars(module).update(offered)
+            sys.modules[module.__name__] = module
+
+
+def is_raw(run: Callable[..., Any]) -> bool:
+    """Whether `run()` wants the request itself, by whichever `rawhttp` it was marked."""
+    if getattr(run, RAW, False):
+        return True
+    # Azure ML's own marks no function: it notes that there is one.
+    return any(getattr(sys.modules.get(name + ".aml_request"), "_rawHttpRequested", False) for name in PACKAGES)
 
 
 def _is_there(name: str) -> bool:
@@ -125,7 +175,9 @@ def answer_of(result: Any) -> Answer:
             result.status_code,
             getattr(result, "response_headers", {}),
             getattr(result, "json_str", False),
+            bool(getattr(result, "run_function_failed", False)),
         )
+        given.mimetype = str(getattr(result, "mimetype", None) or "")
         return given.answer()
     if hasattr(result, "get_data") and hasattr(result, "status_code"):
         return Answer(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import os
 from pathlib import Path
-from typing import Any, Callable, List, Mapping
+from typing import Any, Callable, List, Mapping, Optional
 
-from muster.scoring import script
-from muster.scoring.serve.http import RAW
+from muster.scoring import layout, script
+from muster.scoring.serve.http import Headers, is_raw
 from muster.scoring.serve.mlflow_requests import BadInput, json_value, on_frames, version_of
+from muster.scoring.serve.schema import HEADERS, Schema, schema_of
 from muster.scoring.serve.settings import Settings
 
 __all__ = ["BadInput", "Model", "load"]
@@ -19,25 +19,34 @@ __all__ = ["BadInput", "Model", "load"]
 class Model:
     """One loaded model: `run` takes the body's text, a list of them with batching, or the request with `@rawhttp`."""
 
-    def __init__(self, init: Callable[[], Any], run: Callable[..., Any], mlflow_version: str = "") -> None:
+    def __init__(
+        self,
+        init: Callable[[], Any],
+        run: Callable[..., Any],
+        mlflow_version: str = "",
+        schema: Optional[Schema] = None,
+    ) -> None:
         self.init = init
         self.run = run
-        self.is_raw = bool(getattr(run, RAW, False)) or getattr(run, "__rawhttp__", False)
-        self.takes_headers = "request_headers" in inspect.signature(run).parameters
+        self.is_raw = is_raw(run)
+        self.takes_headers = HEADERS in inspect.signature(run).parameters
         self.mlflow_version = mlflow_version
         """Of the MLflow that made it; empty for any other model."""
+        self.schema = schema
+        """Where decorators say it: `run` takes the values of the body's JSON object by name."""
 
     def call(self, data: Any, headers: Mapping[str, str]) -> Any:
-        return self.run(data, request_headers=dict(headers)) if self.takes_headers else self.run(data)
+        more = {HEADERS: Headers(headers)} if self.takes_headers else {}
+        if self.schema is not None:
+            return self.run(**self.schema.arguments(data), **more)
+        return self.run(data, **more)
 
 
 def load(settings: Settings) -> Model:
     """The model that the run's inputs and settings name; raises BadScript."""
-    path = os.environ.get("MUSTER_INPUT_model", "")
-    script.set_model_dir(path)
+    path = layout.tell()
     if settings.script:
-        loaded = script.load(settings.script)
-        return Model(loaded.init, loaded.run)
+        return _of_script(settings)
     if script.is_mlflow(path):
         loaded = script.mlflow_model(path)
         return Model(loaded.init, on_frames(loaded.run), mlflow_version=version_of(path))
@@ -47,6 +56,16 @@ def load(settings: Settings) -> Model:
     raise script.BadScript(
         "{} is neither an MLflow model nor a TorchScript file: give a script".format(path or "nothing")
     )
+
+
+def _of_script(settings: Settings) -> Model:
+    loaded = script.load(settings.script)
+    schema = schema_of(loaded.run)
+    if schema is not None and is_raw(loaded.run):
+        raise script.BadScript("run() has both @rawhttp and @input_schema: leave one of them out")
+    if schema is not None and settings.max_batch > 1:
+        raise script.BadScript("with max_batch run() gets a list of bodies, which @input_schema has no word for")
+    return Model(loaded.init, loaded.run, schema=schema)
 
 
 def _torchscript(path: Path) -> Any:

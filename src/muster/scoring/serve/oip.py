@@ -111,7 +111,7 @@ def answer_of(answer: Answer, request: Inference, settings: Settings) -> Answer:
     try:
         result = json.loads(answer.body)
     except (ValueError, RecursionError):
-        return refused(500, "the model answered with something else than JSON")
+        return refused(500, "the model answered with something other than JSON")
     if request.kind == "predict":
         whole = result if isinstance(result, dict) and "predictions" in result else {"predictions": result}
         return Answer(200, json.dumps(whole).encode(), answer.headers)

@@ -19,6 +19,7 @@ from muster.errors import JobError
 from muster.sdk.connected import Connected
 from muster.sdk.data.datastore import DataPath, Datastore
 from muster.sdk.data.gathering import gather, is_several
+from muster.sdk.data.names import ByName, asset_name
 from muster.sdk.notices import tell
 from muster.storage.addresses import DEFAULT_DATASTORE, Location, datastore_address, parse_address
 from muster.wire.data.access import FileEntry
@@ -179,9 +180,10 @@ class FileDataset:
     ) -> FileDataset:
         """Make it a data asset, which never changes: a local file or folder is copied into the workspace."""
         storage = Storage(workspace.client.calls)
-        if not create_new_version and storage.assets(name):
+        kept = asset_name(name)
+        if not create_new_version and storage.assets(kept):
             raise JobError(f"there is a dataset {name!r} already", "Pass create_new_version=True.")
-        asset = NewAsset(name, "", description=description, tags=tags or {})
+        asset = NewAsset(kept, "", description=description, tags=tags or {})
         if self.is_local:
             made = storage.upload_asset(Path(self.path), asset, DEFAULT_DATASTORE)
         else:
@@ -297,7 +299,7 @@ class OutputFileDatasetConfig:
     ) -> OutputFileDatasetConfig:
         """Make a data asset of what the script wrote, when the run has completed."""
         made = self._with_mode(self.mode)
-        made.registered_as = name
+        made.registered_as = asset_name(name)
         return made
 
     def read_delimited_files(self, **kwargs: Any) -> OutputFileDatasetConfig:
@@ -394,7 +396,7 @@ class Dataset:
     def get_by_name(workspace: Connected, name: str, version: str | int = "latest") -> FileDataset:
         """A registered dataset, its newest version unless one is named."""
         wanted = None if version == "latest" else str(version)
-        return _asset(workspace, Storage(workspace.client.calls).asset(name, wanted))
+        return _asset(workspace, Storage(workspace.client.calls).asset(asset_name(name), wanted))
 
     @staticmethod
     def get_by_id(workspace: Connected, id: str, **kwargs: Any) -> FileDataset:
@@ -404,7 +406,7 @@ class Dataset:
     @staticmethod
     def get_all(workspace: Connected) -> dict[str, FileDataset]:
         """The newest version of every registered dataset, by name."""
-        found: dict[str, FileDataset] = {}
+        found: dict[str, FileDataset] = ByName()
         for asset in Storage(workspace.client.calls).assets():
             found.setdefault(asset.name, _asset(workspace, asset))
         return found

@@ -284,6 +284,46 @@ class DataPath:
         return self.datastore._storage.files(self.datastore.name, self.path_on_datastore)
 
 
+class DataReference(DataPath):
+    """A path in a datastore with the name that a script's input gets, as v1's oldest scripts have it."""
+
+    def __init__(
+        self,
+        datastore: Datastore,
+        data_reference_name: str | None = None,
+        path_on_datastore: str | None = None,
+        mode: str = "mount",
+        path_on_compute: str | None = None,
+        overwrite: bool = False,
+    ) -> None:
+        if mode not in _MODES:
+            raise JobError(
+                f"mode={mode!r} of a DataReference is not there",
+                "Use mount or download; OutputFileDatasetConfig writes.",
+            )
+        super().__init__(datastore, path_on_datastore or "", _MODES[mode])
+        object.__setattr__(self, "data_reference_name", data_reference_name or datastore.name)
+
+    data_reference_name: str
+
+    def as_mount(self) -> DataReference:
+        return DataReference(self.datastore, self.data_reference_name, self.path_on_datastore)
+
+    def as_download(self, path_on_compute: str | None = None, overwrite: bool = False) -> DataReference:
+        return DataReference(self.datastore, self.data_reference_name, self.path_on_datastore, "download")
+
+    def to_config(self) -> DataReference:
+        """What `run_config.data_references` holds: the same here."""
+        return self
+
+    def __str__(self) -> str:
+        """In `arguments` each rank replaces it by the path that it has."""
+        return f"$AZURE_ML_INPUT_{self.data_reference_name}"
+
+
+_MODES = {"mount": "ro_mount", "ro_mount": "ro_mount", "download": "download"}
+
+
 def _register(
     workspace: Connected,
     name: str,

@@ -35,7 +35,7 @@ def measure(context: Context, body: NewAsset) -> tuple[str, list[FileEntry]]:
         raise errors.JobError(f"a data asset cannot be of type {body.type!r}", f"Types are {', '.join(_TYPES)}.")
     location = parse_address(body.address)
     if location.kind == "asset":
-        raise errors.JobError(f"{body.address} is an asset already", "Name the place where the data lies.")
+        raise errors.JobError(f"{body.address} is an asset already", "Give the path or address of the data.")
     spec, path = context.database.read_now(lambda c: store_of(context, c, location))
     datastore = datastores.open_store(context, spec)
     is_file = body.type == "uri_file" if body.type else bool(path) and datastore.entry(path) is not None
@@ -99,7 +99,7 @@ def _compared(given: Sequence[HashedFile], found: Sequence[FileEntry]) -> list[F
     if sent.keys() != there.keys():
         wrong = sorted(sent.keys() ^ there.keys())[0]
         raise errors.Conflict(
-            f"what was sent and what lies there differ, first in {wrong!r}", "Send it again, to an empty place."
+            f"what was sent and what is there differ, first in {wrong!r}", "Send it again, to an empty place."
         )
     for path, item in sent.items():
         if item.size != there[path].size:

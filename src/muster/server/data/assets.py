@@ -167,7 +167,7 @@ def pin(transaction: Transaction, name: str, version: str, found: Iterable[Hashe
 def changed(path: str, name: str, version: str) -> errors.Conflict:
     """The error for a file of an asset that has changed, though assets never do."""
     return errors.Conflict(
-        f"{path} of the data asset {name}:{version} is not what it was when the asset was made",
+        f"{path} of the data asset {name}:{version} has changed since the asset was made",
         "Something wrote to its place: make a new version of it.",
     )
 
@@ -186,9 +186,7 @@ def refuse_kept(connection: Connection, store: str, *paths: str) -> None:
 def _refuse_around(what: str, kept: str, store: str, path: str) -> None:
     if covers(path, kept, folder=True) and path != kept:
         where = path or "the root"
-        raise errors.Conflict(
-            f"{what}, which never changes, lies below {where} of {store}", "Write to a folder of its own."
-        )
+        raise errors.Conflict(f"{what}, which never changes, is below {where} of {store}", "Write to another folder.")
     if covers(kept, path, folder=True):
         raise errors.Conflict(
             f"{path} in {store} belongs to {what}, which never changes", "Write elsewhere, and make a new version."

@@ -47,7 +47,7 @@ def settle(context: Context, connection: Connection, spec: JobSpec, person: str 
                 if address in taken:
                     raise errors.JobError(
                         f"{output.path} is the place of outputs.{taken[address]} too: one would overwrite the other",
-                        "Give each output a place of its own.",
+                        "Give each output its own path.",
                     )
                 taken[address] = name
     # Checked above; a copy keeps what was validated.
@@ -113,7 +113,7 @@ def _check_output(context: Context, connection: Connection, item: Output) -> str
         return str(location)
     store = grants.find_store(context, connection, location)
     if store is None:
-        raise errors.JobError(f"{item.path!r} lies in no datastore of the workspace", where)
+        raise errors.JobError(f"{item.path!r} is not in any datastore of the workspace", where)
     assets.refuse_kept(connection, store[0].name, store[1])
     return datastore_address(store[0].name, store[1])
 

@@ -228,7 +228,7 @@ def try_out(context: Context, spec: StoreSpec, write: bool) -> tuple[str, ...]:
         words = "; ".join((*_credential_words(spec), listed, "it cannot be written to"))
         raise type(error)(f"{error.message}. What is known: {words}", f"{hint} {error.hint or ''}".strip()) from error
     if b"".join(datastore.read(name)) != b"muster":
-        raise errors.UserError(f"the datastore {spec.name} gave back something else than was written to it")
+        raise errors.UserError(f"the datastore {spec.name} did not return what was written to it")
     try:
         datastore.remove(name)
     except errors.AccessDenied:

@@ -326,7 +326,7 @@ def issue(context: Context, transaction: Transaction, body: NewGrant, user: str)
     """A grant for somebody who has no token of the workspace: bytes go through the server."""
     store = find_store(context, transaction.connection, parse_address(body.address))
     if store is None:
-        raise errors.JobError(f"{body.address} lies in no datastore of the workspace", "Register one first.")
+        raise errors.JobError(f"{body.address} is not in any datastore of the workspace", "Register one first.")
     now, subject = time.time(), f"user/{user}"
     grant = Grant(new_id(), store[0].name, store[1], body.folder, body.scope, now, now + body.lifetime_s, subject)
     brief = GrantBrief(grant.id, grant.store, grant.path, grant.scope, subject, now, grant.expires_at)

@@ -44,7 +44,7 @@ def check_inputs(context: Context, connection: Connection, spec: JobSpec, cluste
             continue
         if connection.execute(select(_SERVERS.c.name).where(_SERVERS.c.name == location.store)).first() is not None:
             raise errors.JobError(
-                f"inputs.{name} lies on the file server {location.store}, which {cluster.name} does not mount",
+                f"inputs.{name} is on the file server {location.store}, which {cluster.name} does not mount",
                 f"Mount it: `muster cluster set {cluster.name} "
                 f"'mounts=[{{source: \"fileserver:{location.store}\", target: {location.store}}}]'`.",
             )

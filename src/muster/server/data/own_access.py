@@ -32,7 +32,7 @@ def opened(
     store = grants.find_store(context, connection, location)
     if store is None:
         raise errors.JobError(
-            f"{body.address} lies in no datastore of the workspace", "Write azureml://datastores/NAME/paths/…."
+            f"{body.address} is not in any datastore of the workspace", "Write azureml://datastores/NAME/paths/…."
         )
     spec, path = store
     datastores.require_reach(context, spec)

@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 
 from muster import errors
 from muster.defaults import GRANT_S, NODE_LOST_S
+from muster.host.network import in_url
 from muster.server.context import Context
 from muster.server.data import code, grants
 from muster.server.data.state import PeerKeys
@@ -27,6 +28,7 @@ from muster.wire.data.access import READ, where_of
 from muster.wire.node.peers import BlocksAnswer, BlocksRequest, PeerHello, PeerIdentity, PeerOffer, place_name
 
 _KEY_BYTES = 32
+_LAST_PORT = 65535
 _ADDRESS = re.compile(r"[A-Za-z0-9.:_-]{1,253}")
 
 
@@ -35,7 +37,7 @@ def introduce(context: Context, node: str, hello: PeerHello) -> PeerIdentity:
     if hello.address and not _ADDRESS.fullmatch(hello.address):
         raise errors.JobError(f"{hello.address!r} is no address of a node", "Give an IP address or a host's name.")
     certificate, private_key = made_for([hello.address] if hello.address else [])
-    keys = PeerKeys(certificate.decode(), secrets.token_bytes(_KEY_BYTES))
+    keys = PeerKeys(hello.address, certificate.decode(), secrets.token_bytes(_KEY_BYTES))
     context.data.peers[node] = keys
     context.data.board.forget_node(node)
     return PeerIdentity(keys.certificate, private_key.decode(), keys.grant_key.hex())
@@ -66,7 +68,8 @@ def report(context: Context, node: str, place: str, body: BlocksRequest) -> Bloc
     for other in board.members_of(shelf):
         if other != node and context.hub.silent_s(other) > NODE_LOST_S:
             board.forget_node(other)
-    url = body.url if node in context.data.peers else ""
+    keys = context.data.peers.get(node)
+    url = _checked(node, keys.address, body.url) if keys is not None else ""
     try:
         heard = board.report(shelf, node, url, body.report, time.monotonic())
     except ValueError as error:
@@ -77,12 +80,21 @@ def report(context: Context, node: str, place: str, body: BlocksRequest) -> Bloc
     return replace(heard.answer, peers=tuple(offers), notices=notices, unknown=bool(body.url) and not url)
 
 
+def _checked(node: str, address: str, url: str) -> str:
+    """Where a node serves its blocks: by TLS, and nowhere but on itself, or others would send its grants elsewhere."""
+    host, _, port = url.rpartition(":")
+    if url and (host != f"https://{in_url(address)}" or not re.fullmatch("[0-9]{1,5}", port) or int(port) > _LAST_PORT):
+        raise errors.JobError(f"{node} cannot serve blocks at {url!r}", f"It is reached at {address}, by https.")
+    return url
+
+
 def _offer(context: Context, peer: Member, shelf: str, subject: str) -> PeerOffer | None:
     keys = context.data.peers.get(peer.node)
     if keys is None:
         return None
     now = time.time()
-    grant = Grant(new_id(), peer.node, shelf, False, READ, now, now + GRANT_S, subject)
+    # Another node looks at it, whose clock may be slow or fast.
+    grant = Grant(new_id(), peer.node, shelf, False, READ, now - GRANT_S, now + GRANT_S, subject)
     return PeerOffer(peer.node, peer.url, keys.certificate, sign(grant, keys.grant_key), to_text(peer.have))
 
 
@@ -98,7 +110,8 @@ def _notices(context: Context, heard: Heard, body: BlocksRequest) -> tuple[str, 
         context.data.unreachable_told.add(told)
         found.append(
             f"{_named(body)}: nodes cannot reach each other to share it, so {_instead(body)}. "
-            "Open the ports between the nodes, or set `share_data: false` for the cluster."
+            "Open the ports between the nodes, see that their clocks are right, or set `share_data: false` for the "
+            "cluster."
         )
     return tuple(found)
 

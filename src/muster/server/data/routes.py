@@ -197,9 +197,7 @@ async def _read(
         return Response(listed, headers=dict(page.response.headers), media_type="application/json")
     entry = await _slowly(context, datastore.entry, inner) if inner else None
     if entry is None:
-        raise errors.NotFound(
-            f"the datastore {store} has no file {inner!r}", "`?list=1` tells what lies below a folder."
-        )
+        raise errors.NotFound(f"the datastore {store} has no file {inner!r}", "`?list=1` lists what is below a folder.")
 
     def pieces(offset: int, length: int) -> Iterator[bytes]:
         return datastore.read(inner, offset, length) if length > 0 else iter(())

@@ -52,6 +52,7 @@ class UploadTurns:
 class PeerKeys:
     """By what a node that serves blocks is known, and what opens them."""
 
+    address: str
     certificate: str
     grant_key: bytes = field(repr=False)
 

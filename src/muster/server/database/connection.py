@@ -155,7 +155,7 @@ def _own(engine: Engine) -> Connection | None:
         connection.close()
         raise errors.Conflict(
             f"another server has the database {engine.url.render_as_string(hide_password=True)}",
-            "Give each workspace a database of its own, or end the other server.",
+            "Give each workspace its own database, or stop the other server.",
         )
     connection.commit()
     return connection

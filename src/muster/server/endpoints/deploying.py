@@ -19,7 +19,8 @@ from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.server.database.records import find_run, upsert
 from muster.server.endpoints import records
-from muster.server.runs import changes, submission
+from muster.server.nodes import clusters
+from muster.server.runs import changes, retries, submission
 from muster.wire import states
 from muster.wire.codec import Json, from_json, to_json
 from muster.wire.runs import Submission
@@ -43,14 +44,15 @@ def deploy(
     known = records.deployments(transaction.connection, endpoint).get(name)
     revision, now = _next_revision(transaction, endpoint, name, known), clock.now()
     job = replace(new.submission, key=f"endpoint/{endpoint}/{name}/{uuid.uuid4().hex}", submitted_by=caller.subject)
-    run = submission.accept(context, transaction, job, holds_cpus=False)
+    _check_nodes(context, transaction, job, new.nodes)
+    runs = [_part(context, transaction, job, endpoint, name, revision, number) for number in range(new.nodes)]
     spec = to_json(replace(new, submission=replace(job, spec={})))
     kept = {
-        "endpoint": endpoint, "name": name, "spec": spec, "revision": revision, "model": _model(transaction, run, new),
+        "endpoint": endpoint, "name": name, "spec": spec, "revision": revision,
+        "model": _model(transaction, runs[0], new),
         "created_at": known.created_at if known is not None else now, "updated_at": now,
     }  # fmt: skip
     upsert(transaction, tables.deployments, kept)
-    _add_run(transaction, run, endpoint, name, revision)
     columns: dict[str, Json] = {}
     if new.all_traffic:
         columns = {"traffic": {name: 100}, "mirror": {key: value for key, value in row.mirror.items() if key != name}}
@@ -58,6 +60,27 @@ def deploy(
     _drop_unstarted(context, transaction, endpoint, name, revision, caller.subject)
     _ensure_door(context, transaction, row, job)
     records.touch(context, transaction, endpoint, **columns)
+
+
+def _part(
+    context: Context, transaction: Transaction, job: Submission, endpoint: str, name: str, revision: int, number: int
+) -> str:
+    """The run of one node of a deployment."""
+    part = replace(job, key=f"{job.key}/{number}")
+    run = submission.accept(context, transaction, part, holds_cpus=False)
+    _add_run(transaction, run, endpoint, name, revision)
+    return run
+
+
+def _check_nodes(context: Context, transaction: Transaction, job: Submission, nodes: int) -> None:
+    """Refuse more nodes than there can be."""
+    cluster = submission.find_cluster(transaction.connection, find_cluster_name(job) or "local")
+    most = len(clusters.offered(context, clusters.cluster_of(cluster)))
+    if nodes > max(1, most):
+        raise errors.JobError(
+            f"the deployment asks for {nodes} nodes; {cluster.name} has {most} at the most",
+            f"Ask for fewer (nodes), or have another cluster: `muster cluster create NAME --max-nodes {nodes}`.",
+        )
 
 
 def advance(context: Context, transaction: Transaction, endpoint: str) -> bool:
@@ -79,6 +102,12 @@ def advance(context: Context, transaction: Transaction, endpoint: str) -> bool:
             changes.cancel(context, transaction, [step.run], False, "its endpoint")
         elif step.act == "forget":
             _set_state(transaction, step.run, control.ENDED)
+        elif step.act == "lose":
+            gone = [{**replica, "ready": False, "gone": True} for replica in by_run[step.run].replicas]
+            records.set_run(transaction, step.run, replicas=gone)
+        elif step.act == "again":
+            _set_state(transaction, step.run, control.STARTING)
+            retries.by_hand(context, transaction, step.run, "its endpoint")
         else:
             _replace_door(context, transaction, row, by_run[step.run])
     if any(step.act != "cancel" for step in steps):
@@ -101,6 +130,7 @@ def members(context: Context, row: Row[Any], runs: Sequence[Row[Any]]) -> list[M
             sum(bool(replica["ready"]) for replica in run.replicas),
             _is_unused(row, run, told.seen if told else None, told.open if told else {}, now, bool(doors)),
             now - run.since,
+            records.is_lost(run),
         )
         for run in runs
     ]

@@ -30,10 +30,12 @@ class Kept:
     private_key: str = field(default="", repr=False)
     certified_host: str = ""
     """The address that the certificate was made for."""
+    inner_key: str = field(default="", repr=False)
+    """Empty until tokens were first ended: `signing`, as it was."""
 
     def inner(self, run: str) -> str:
-        """What the front door shows to the replicas of a run."""
-        return hmac.new(self.signing.encode(), f"inner/{run}".encode(), hashlib.sha256).hexdigest()
+        """What the front door shows to the replicas of a run, which know it from their start on."""
+        return hmac.new((self.inner_key or self.signing).encode(), f"inner/{run}".encode(), hashlib.sha256).hexdigest()
 
 
 def fresh() -> Kept:
@@ -53,7 +55,8 @@ def opened(context: Context, row: Any) -> Kept:
 def renewed(kept: Kept, auth_mode: AuthMode, kind: KeyKind) -> Kept:
     """With one key made anew; where tokens open the endpoint, with what signs them, so that all of them end."""
     if auth_mode != "key":
-        return replace(kept, signing=_key())
+        # Replicas that run know the front door by the key that they were started with.
+        return replace(kept, signing=_key(), inner_key=kept.inner_key or kept.signing)
     return replace(kept, primary=_key()) if kind == "primary" else replace(kept, secondary=_key())
 
 

@@ -16,11 +16,13 @@ from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.server.endpoints import certificates, keys
 from muster.server.endpoints.lookup import ONLINE, merged_tags
+from muster.wire import states
 from muster.wire.codec import Json
 from muster.wire.people import ADMIN
 from muster.wire.serving.endpoints import EndpointChanges, EndpointKeys, NewEndpoint, NewEndpointKey
 
 _ENDPOINTS, _DEPLOYMENTS, _RUNS = tables.endpoints, tables.deployments, tables.endpoint_runs
+_LATEST = tables.runs.c.attempt
 
 find, owned = ONLINE.find, ONLINE.owned
 deployments, find_deployment = ONLINE.deployments, ONLINE.find_deployment
@@ -47,7 +49,7 @@ def add(context: Context, transaction: Transaction, new: NewEndpoint, caller: Ca
 def open_runs(connection: Connection, endpoint: str | None = None) -> list[Row[Any]]:
     """Runs of one endpoint or of all that have not ended for it, with how they stand as runs; the newest last."""
     query = (
-        select(_RUNS, tables.runs.c.status, tables.runs.c.verdict, tables.runs.c.compute)
+        select(_RUNS, tables.runs.c.status, tables.runs.c.verdict, tables.runs.c.compute, _LATEST.label("latest"))
         .join(tables.runs, tables.runs.c.id == _RUNS.c.run_id)
         .where(_RUNS.c.state != control.ENDED)
         .order_by(_RUNS.c.revision, _RUNS.c.since)
@@ -61,6 +63,12 @@ def run_of(connection: Connection, run: str) -> Row[Any]:
     if row is None:
         raise errors.NotFound(f"the run {run} belongs to no endpoint", "Only those of endpoints report here.")
     return row
+
+
+def is_lost(run: Row[Any]) -> bool:
+    """Whether what is kept of a run's replicas is of an attempt that is over."""
+    is_over = run.status in (*states.TERMINAL, states.QUEUED) or run.latest > run.attempt
+    return is_over and any(not replica.get("gone") for replica in run.replicas)
 
 
 def set_run(transaction: Transaction, run: str, **columns: Any) -> None:

@@ -41,6 +41,8 @@ router = APIRouter(tags=["endpoints"])
 
 _MINE = needs(Action.MANAGE_ENDPOINT, asks_owner=True)
 _WAIT_MOST_S = 30.0
+_FOLLOWED_MOST_S = 2.0
+"""How long a change waits for the front door to go by it; one that is away follows when it is back."""
 
 
 @router.get("/endpoints", dependencies=[needs(Action.READ)])
@@ -77,6 +79,7 @@ async def change_endpoint(name: str, body: EndpointChanges, context: ContextOf, 
         records.change(context, transaction, row, body, trial)
 
     await context.database.write(work)
+    await _until_followed(context, name)
     return await show_endpoint(name, context)
 
 
@@ -140,9 +143,24 @@ async def invoke(name: str, body: EndpointRequest, context: ContextOf, caller: C
 async def renew_key(name: str, body: NewEndpointKey, context: ContextOf, caller: CallerOf) -> EndpointKeys:
     """Make one of an endpoint's keys anew; where tokens open it, those handed out so far end."""
     audit.about(f"endpoint {name}", f"{body.kind} key made anew")
-    return await context.database.write(
+    found = await context.database.write(
         lambda t: records.renew_key(context, t, records.owned(t.connection, name, caller), body)
     )
+    # Whoever gets the new key may use it at once, and the old one opens nothing any more.
+    await _until_followed(context, name)
+    return found
+
+
+async def _until_followed(context: ContextOf, name: str) -> None:
+    """Wait until the front door of an endpoint goes by what was just changed, as long as it is heard of at all."""
+
+    def look(connection: Connection) -> tuple[int, str | None]:
+        doors = [run for run in records.open_runs(connection, name) if run.deployment is None]
+        return records.find(connection, name).version, doors[-1].run_id if doors else None
+
+    version, door = await context.database.read(look)
+    if door is not None and context.endpoints.of(door) is not None:
+        await context.endpoints.until_followed(door, version, _FOLLOWED_MOST_S)
 
 
 @router.post("/runs/{ref}/serving")

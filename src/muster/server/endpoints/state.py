@@ -30,6 +30,8 @@ class EndpointsState:
     heard: dict[str, Heard] = field(default_factory=dict)
     """By run."""
     _waiters: dict[str, set[asyncio.Event]] = field(default_factory=lambda: defaultdict(set))
+    _listeners: dict[str, set[asyncio.Event]] = field(default_factory=lambda: defaultdict(set))
+    """Who waits for a report, by run."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     """Something about endpoints has changed: the loop looks at them."""
     is_closing: bool = False
@@ -37,6 +39,8 @@ class EndpointsState:
 
     def note(self, run: str, report: ServingReport) -> None:
         self.heard[run] = Heard(report, time.monotonic())
+        for event in self._listeners.get(run, ()):
+            event.set()
 
     def of(self, run: str | None) -> ServingReport | None:
         """What a run reported a moment ago; None where it has been silent."""
@@ -47,6 +51,23 @@ class EndpointsState:
         """What a run says of deployments, by name."""
         report = self.of(run)
         return {item.deployment: item for item in report.figures} if report is not None else {}
+
+    async def until_followed(self, run: str, version: int, most_s: float) -> bool:
+        """Wait until a front door says that it goes by a table, or a newer one; whether it does so in time."""
+        event = asyncio.Event()
+        self._listeners[run].add(event)
+        try:
+            async with asyncio.timeout(most_s):
+                while (said := self.of(run)) is None or said.seen < version:
+                    await event.wait()
+                    event.clear()
+            return True
+        except TimeoutError:
+            return False
+        finally:
+            self._listeners[run].discard(event)
+            if not self._listeners[run]:
+                del self._listeners[run]
 
     @contextmanager
     def watching(self, endpoint: str) -> Iterator[asyncio.Event]:

@@ -12,7 +12,6 @@ from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.server.endpoints import certificates, keys, records
 from muster.server.endpoints.views import ANYWHERE
-from muster.wire import states
 from muster.wire.codec import Json, from_json, to_json
 from muster.wire.serving.endpoints import Backend, NewDeployment, Route, RouteTable, ServingOrders, ServingReport
 
@@ -45,19 +44,22 @@ def _route(row: Row[Any], deployment: Row[Any], name: str, runs: list[Row[Any]],
     spec = from_json(NewDeployment, deployment.spec)
     limits = spec.limits
     backends = tuple(
-        Backend(run.run_id, run.address, replica["port"], replica["ready"], kept.inner(run.run_id))
+        Backend(
+            run.run_id,
+            run.address,
+            replica["port"],
+            replica["ready"],
+            kept.inner(run.run_id),
+            replica.get("gone", False),
+        )
         for run in runs
-        if run.deployment == name and run.state == control.SERVING and run.address and not _is_over(run)
+        if run.deployment == name and run.state == control.SERVING and run.address
         for replica in run.replicas
     )
     return Route(
         name, row.traffic.get(name, 0), row.mirror.get(name, 0), limits.timeout_ms, limits.concurrency,
         limits.queue_wait_ms, limits.idempotent, backends, spec.instances == 0,
     )  # fmt: skip
-
-
-def _is_over(run: Row[Any]) -> bool:
-    return run.status in states.TERMINAL
 
 
 def take(context: Context, transaction: Transaction, run: str, report: ServingReport) -> ServingOrders:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Connection, Row, select
@@ -15,7 +16,7 @@ from muster.server.models.usage import models_of
 from muster.wire import states
 from muster.wire.codec import from_json
 from muster.wire.serving.canary import CanaryView
-from muster.wire.serving.endpoints import DeploymentState, DeploymentView, EndpointView, NewDeployment
+from muster.wire.serving.endpoints import DeploymentState, DeploymentView, EndpointView, NewDeployment, ServingFigures
 
 ANYWHERE = "0.0.0.0"
 
@@ -90,15 +91,15 @@ def _deployment(
     door: Row[Any] | None,
 ) -> DeploymentView:
     spec = from_json(NewDeployment, row.spec)
-    newest = next((run for run in reversed(runs) if run.revision == row.revision), None)
-    serving = next((run for run in reversed(runs) if run.state == control.SERVING), None)
+    newest = _first([run for run in runs if run.revision == row.revision])
+    serving = _first([run for run in reversed(runs) if run.state == control.SERVING])
     shown = serving or newest
-    verdict = next(
-        (run.verdict for run in (newest, serving) if run is not None and run.status in states.TERMINAL and run.verdict),
-        None,
-    )
+    parts = [run for run in runs if shown is not None and run.revision == shown.revision]
+    over = (run.verdict for run in (newest, *parts) if run is not None and run.status in states.TERMINAL)
+    verdict = next((item for item in over if item), None)
     older = shown is not None and shown.revision != row.revision
-    ready = [item for item in (shown.replicas if shown is not None else ()) if item["ready"]]
+    ready = sum(replica["ready"] for run in parts if run.status not in states.TERMINAL for replica in run.replicas)
+    own = (context.endpoints.figures(run.run_id).get(row.name) for run in parts)
     return DeploymentView(
         name=row.name,
         endpoint=row.endpoint,
@@ -110,17 +111,46 @@ def _deployment(
         model=_model_of(connection, shown.run_id) if shown is not None and older else row.model,
         instances=spec.instances,
         max_instances=spec.max_instances,
-        ready=len(ready) if shown is not None and shown.status not in states.TERMINAL else 0,
+        ready=ready,
         limits=spec.limits,
         description=spec.description,
         tags=spec.tags,
         why=verdict["message"] if verdict else None,
         serving_revision=serving.revision if serving is not None and serving.status not in states.TERMINAL else None,
         newest_run=newest.run_id if newest is not None else None,
+        nodes=spec.nodes,
+        runs=tuple(run.run_id for run in parts),
         created_at=row.created_at,
         updated_at=row.updated_at,
         requests=context.endpoints.figures(door.run_id if door is not None else None).get(row.name),
-        replicas=context.endpoints.figures(shown.run_id if shown is not None else None).get(row.name),
+        replicas=_together([item for item in own if item is not None]),
+    )
+
+
+def _first(parts: Sequence[Row[Any]]) -> Row[Any] | None:
+    """The run that tells how a revision does: one that serves, else one that failed, else any."""
+
+    def rank(run: Row[Any]) -> int:
+        is_over = run.status in states.TERMINAL
+        return 0 if run.state == control.SERVING and not is_over else 1 if is_over else 2
+
+    return min(parts, key=rank, default=None)
+
+
+def _together(figures: Sequence[ServingFigures]) -> ServingFigures | None:
+    """What the parts of a deployment did as one: counts are added, times are those of the slowest."""
+    if len(figures) < 2:
+        return figures[0] if figures else None
+    slowest = max(figures, key=lambda item: item.p95_ms)
+    requests = sum(item.requests for item in figures)
+    return replace(
+        slowest,
+        requests=requests,
+        failed=sum(item.failed for item in figures),
+        rate=sum(item.rate for item in figures),
+        batch_mean=sum(item.batch_mean * item.requests for item in figures) / max(1, requests),
+        busy=sum(item.busy for item in figures) / len(figures),
+        restarts=sum(item.restarts for item in figures),
     )
 
 

@@ -68,7 +68,7 @@ def _clients(context: Context, transaction: Transaction, new: NewFileServer) -> 
     if network_of(subnet) is None:
         raise errors.JobError(
             f"who may read from the file server {new.name} is not known: the cluster {new.cluster} has no subnet, and "
-            "NFS asks nobody for a password",
+            "NFS does not ask for a password",
             "Give the network of the nodes: --clients 10.1.0.0/16.",
         )
     try:
@@ -177,7 +177,7 @@ def _checked(context: Context, connection: Connection, name: str, source: str) -
         raise errors.JobError(f"{source} is a path of one machine", "Name a datastore, or upload it into one.")
     store = grants.find_store(context, connection, location)
     if store is not None and store[0].name == name:
-        raise errors.JobError(f"{source} lies on the file server {name} itself", "Name another datastore.")
+        raise errors.JobError(f"{source} is on the file server {name} itself", "Name another datastore.")
     return source
 
 

@@ -208,7 +208,7 @@ class _Gate:
         try:
             await self._app(scope, receiving, _impatient(noting))
         except _ReaderAsleepError:
-            log.info("%s: whoever asked stopped reading, and is let go", scope["path"])
+            log.info("%s: the client stopped reading, and is disconnected", scope["path"])
         except _TokenEndedError:
             log.info("%s: the token of %s has ended, and so does the answer", scope["path"], deed.caller)
         finally:

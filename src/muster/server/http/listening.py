@@ -84,8 +84,8 @@ class BoundedHttp(HttpToolsProtocol):
 
 
 def taken_over(scope: Scope) -> asyncio.Transport:
-    """The connection of a request, which speaks HTTP no more; ConnectionResetError where whoever asked has gone."""
+    """The connection of a request, which speaks HTTP no more; ConnectionResetError where the client has gone."""
     protocol: BoundedHttp = scope["extensions"][_CONNECTION]["protocol"]
     if protocol.transport.is_closing():
-        raise ConnectionResetError("whoever asked has gone")
+        raise ConnectionResetError("the client has gone")
     return protocol.take_over()

@@ -18,7 +18,7 @@ def read(given: JobText) -> JobRead:
     environment = document.data.get("environment")
     if isinstance(environment, str) and "://" not in environment and is_environment_file(environment):
         raise JobError(
-            f"{given.source}: the environment is in a file of its own ({environment}), which is not here",
+            f"{given.source}: the environment is in a separate file ({environment}), which is not here",
             "Write its packages below `environment`, name a registered one, or use `muster run`.",
         )
     job = document.checked(document.data)

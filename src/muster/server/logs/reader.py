@@ -135,7 +135,7 @@ class LogReader:
             cursor.entry, cursor.within = cursor.entry + 1, cursor.within - found[0].length
         if cursor.within or cursor.entry > count:
             raise errors.JobError(
-                "the cursor lies beyond what the run has printed",
+                "the cursor is beyond what the run has printed",
                 "Follow the run without a cursor, from its beginning.",
             )
 

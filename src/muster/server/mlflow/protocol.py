@@ -92,7 +92,9 @@ class Args:
     def texts(self, name: str) -> list[str]:
         """A list of texts, or one alone."""
         found = self._given.get(name) or []
-        return [found] if isinstance(found, str) else [str(item) for item in found]  # type: ignore[union-attr]
+        if not isinstance(found, (str, list)):
+            raise MlflowError(INVALID, f"'{name}' must be a list of texts")
+        return [found] if isinstance(found, str) else [str(item) for item in found]
 
     def pairs(self, name: str) -> dict[str, str]:
         """A list of `{key, value}`, or a mapping."""

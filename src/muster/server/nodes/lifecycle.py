@@ -235,6 +235,9 @@ def _wanted(context: Context, cluster: str, nodes: dict[str, Node], free: Collec
             many = fitting(one._replace(members=_MOST_PARTS), gang.need._replace(nodes=_MOST_PARTS))
             found.append(Wanted(gang.need.nodes, max(1, many), len(gang.excluded.intersection(free))))
             continue
+        if gang.apart:
+            found.append(Wanted(gang.need.nodes, 1, len(gang.excluded.intersection(free))))
+            continue
         # An empty node takes the first part even where it is too large, then whatever still fits.
         while used < _MOST_PARTS and (used == 0 or fitting(one, alone)):
             used += 1

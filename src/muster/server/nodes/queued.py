@@ -15,6 +15,7 @@ from muster.engines.base import Allocation, Cluster, Gang, GangRequest, NodeStat
 from muster.server.context import Context
 from muster.server.database.connection import Transaction
 from muster.server.database.records import ATTEMPT, PLACEMENTS, RUN, record_file
+from muster.server.endpoints.parts import hosts_of_others
 from muster.server.nodes import queue_jobs
 from muster.server.nodes.allocations import Key, allocation_id, attempt_of, node_folders, time_left_s
 from muster.server.nodes.clusters import Held
@@ -108,7 +109,7 @@ class QueuedNodes:
             gpu_share=run.gpu_share or 1.0,
             time_limit_s=time_left_s(connection, run.id, run.timeout_s, run.budget_from),
             priority=run.priority,
-            excluded=tuple(run.excluded_nodes or ()),
+            excluded=(*(run.excluded_nodes or ()), *hosts_of_others(connection, run.id)),
         )
         agents = [
             write_config(context, cluster, name, reach, address="", linger_s=reach.linger_s, long_lived=False)

@@ -15,7 +15,7 @@ from muster.wire.codec import Json
 CHILDREN_AT_ONCE = 4
 _KEYS = {"host", "port", "security", "user", "password_file", "from"}
 _EXAMPLE = '{"smtp": {"host": "mail.example.org", "from": "muster@example.org"}}'
-NO_SMTP = f"An administrator says in workspace.json how mail is sent, and starts the server anew: {_EXAMPLE}."
+NO_SMTP = f"An administrator sets in workspace.json how mail is sent, and restarts the server: {_EXAMPLE}."
 
 
 @dataclass

@@ -143,7 +143,7 @@ def _watching(context: Context, transaction: Transaction, run_id: str, given: Ne
     table = tables.subscriptions
     count = select(func.count()).select_from(table).where(table.c.run_id == run_id)
     if transaction.execute(count).scalar_one() >= MOST_OF_RUN:
-        raise errors.Conflict(f"{MOST_OF_RUN} receivers are told of {run_id} already", "Name fewer.")
+        raise errors.Conflict(f"{MOST_OF_RUN} receivers are notified about {run_id} already", "Name fewer.")
     made = Subscription(run_id=run_id, owner=caller.subject or None, wanted=given.when, quiet_s=given.quiet_s)
     if looks_like_address(given.to):
         made = _addressed(context, made, _target(context, given.to), None)

@@ -108,7 +108,7 @@ class People:
         check_account(unix_user)
         known = transaction.execute(select(tables.people).where(tables.people.c.name == name)).first()
         if known is not None:
-            was = "was removed, and what they made bears the name" if known.removed_at else "is here already"
+            was = "was removed, and what they made still has the name" if known.removed_at else "is here already"
             raise errors.Conflict(f"somebody called {name!r} {was}", "Choose another name; `muster user list`.")
         person = Person(name, role, time.time(), by, sso=sso, unix_user=unix_user)
         self._insert(transaction, person)
@@ -152,7 +152,7 @@ class People:
         if person.name == self.owner:
             raise errors.Conflict(
                 f"{person.name} owns the workspace's folder, and so stays its administrator",
-                "Whoever can read the folder has its keys. Move the workspace to give it to somebody else.",
+                "Anybody who can read the folder has its keys. Move the workspace to give it to somebody else.",
             )
 
     def _insert(self, transaction: Transaction, person: Person) -> None:

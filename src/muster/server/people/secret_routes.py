@@ -22,7 +22,7 @@ async def list_secrets(context: ContextOf, page: PageOf) -> list[SecretView]:
 
 @router.put("/{name}", status_code=201, dependencies=[needs(Action.SET_SECRET, asks_owner=True)])
 async def put_secret(name: str, body: NewSecret, context: ContextOf, caller: CallerOf) -> SecretView:
-    """Set a secret, or set it anew."""
+    """Set a secret, or set it again."""
     return await context.database.write(lambda t: secrets.put(context, t, name, body, caller))
 
 

@@ -105,7 +105,7 @@ def sign_on(
     if person is None:
         if not found.email or not PERSON.fullmatch(found.email):
             raise errors.AccessDenied(
-                "the sign-on service names no verified mail address, and nobody here is known by its number",
+                "the sign-on service gave no verified mail address, and nobody here has its id",
                 "An administrator adds people by their mail address: `muster user add ada@example.org`.",
             )
         known = next((item for item in people.all() if item.name == found.email), None)

@@ -16,7 +16,7 @@ from muster.wire.people import INVITE_PREFIX, IssuedToken, Join, NewInvite, NewT
 _LEAST_OF_ID = 6
 _WRONG_INVITE = errors.AccessDenied(
     "the invitation is not valid here: it was used, it expired, or it was revoked",
-    "Ask whoever invited you for another one: `muster user invite NAME`.",
+    "Ask the person who invited you for another one: `muster user invite NAME`.",
 )
 
 

@@ -88,7 +88,7 @@ class Vault:
         except InvalidTag:
             raise errors.Conflict(
                 f"{about} was sealed with another key than the workspace has now",
-                "Start the server with the key that it was made with (MUSTER_KEY_FILE), or set it anew.",
+                "Start the server with the key that it was made with (MUSTER_KEY_FILE), or set it again.",
             ) from None
         opened: dict[str, Json] = json.loads(plain)
         return opened

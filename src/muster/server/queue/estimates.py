@@ -72,8 +72,8 @@ class Holder:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What a run that waits was told first, and on which grounds."""
+class FirstForecast:
+    """When a waiting run was first expected to start, and on which grounds."""
 
     traits: Traits
     since: float
@@ -97,8 +97,8 @@ class Learned:
         for row in reversed(transaction.execute(_ENDED).all()):
             self._learn(row, traits_of_run(row))
         for row in reversed(transaction.execute(_WAITED).all()):
-            told = told_of(row.forecast)
-            self.waits.learn(told.traits, told.since, row.started_at, told.first)
+            forecast = first_forecast(row.forecast)
+            self.waits.learn(forecast.traits, forecast.since, row.started_at, forecast.first)
         for row in transaction.execute(_USED, {"after": now - _OLDEST_S}):
             held_s = (len(row.gpus) * (row.gpu_share or 1) or 1) * (row.ended_at - row.created_at)
             self.ledger(row.cluster).add(row.submitted_by or "", held_s, row.ended_at)
@@ -151,14 +151,14 @@ def load_progress(transaction: Transaction, ids: Sequence[str]) -> Mapping[str, 
     return {run_id: least for run_id, reports in found.items() if (least := slowest(reports)) is not None}
 
 
-def told_of(record: Any) -> Told:
-    """What a run was told first, as its record keeps it."""
+def first_forecast(record: Any) -> FirstForecast:
+    """A run's first forecast, as its record keeps it."""
     first = Interval(record["low_at"], record["high_at"])
-    return Told(tuple(record["traits"]), record["told_at"], first, record.get("others_s", 0.0))
+    return FirstForecast(tuple(record["traits"]), record["told_at"], first, record.get("others_s", 0.0))
 
 
-def keep_forecasts(transaction: Transaction, told: Mapping[str, Told]) -> None:
-    """Write down what runs were told first, so that it can be compared with what came."""
+def keep_forecasts(transaction: Transaction, forecasts: Mapping[str, FirstForecast]) -> None:
+    """Write down the first forecasts of runs, so that they can be compared with what came."""
     rows = [
         {
             "run_id": run_id,
@@ -170,7 +170,7 @@ def keep_forecasts(transaction: Transaction, told: Mapping[str, Told]) -> None:
                 "others_s": each.others_s,
             },
         }
-        for run_id, each in told.items()
+        for run_id, each in forecasts.items()
     ]
     if rows:
         transaction.execute(_KEEP_FORECAST, rows)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from muster.control.scheduling.explain import Waiting
 from muster.server.context import Context
 from muster.server.database.records import RunRow
-from muster.server.queue.estimates import told_of, with_progress
+from muster.server.queue.estimates import first_forecast, with_progress
 from muster.wire import states
 from muster.wire.runs import Between, Progress
 from muster.wire.serving.services import serves
@@ -55,5 +55,7 @@ def waiting(context: Context, row: RunRow) -> Waiting:
 def _first(row: RunRow) -> Between | None:
     if row.forecast is None:
         return None
-    told = told_of(row.forecast).first
-    return Between(told.low_at, told.high_at, None if row.started_at is None else told.holds(row.started_at))
+    forecast = first_forecast(row.forecast).first
+    return Between(
+        forecast.low_at, forecast.high_at, None if row.started_at is None else forecast.holds(row.started_at)
+    )

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sqlalchemy import Row, and_, bindparam, exists, func, select
+from sqlalchemy import Row, String, and_, bindparam, cast, exists, func, select
 
 from muster.control.estimates.book import Traits
 from muster.control.estimates.length import Length
@@ -22,7 +22,7 @@ from muster.control.scheduling.explain import Explanations, head_reason
 from muster.control.scheduling.model import UNKNOWN, Decision, Gang, Need, Part, Rules, Running
 from muster.control.scheduling.outlook import others_waited_s, wait_traits
 from muster.control.scheduling.queue import Passed, Queue
-from muster.defaults import GRACE_CANCEL_S, PRIORITY_HEADSTART_S, PROGRESS_STEADY_S, START_MARGIN_S
+from muster.defaults import GRACE_CANCEL_S, PRIORITY_HEADSTART_S, PROGRESS_FIRST_S, START_MARGIN_S
 from muster.host import clock
 from muster.job.parts import Retry
 from muster.server.database import tables
@@ -31,12 +31,12 @@ from muster.server.environments.builds import Builds
 from muster.server.queue.dependencies import Dependencies
 from muster.server.queue.environments import Environments
 from muster.server.queue.estimates import (
+    FirstForecast,
     Holder,
     Learned,
-    Told,
+    first_forecast,
     keep_forecasts,
     load_progress,
-    told_of,
     traits_of_run,
     with_progress,
 )
@@ -48,11 +48,20 @@ from muster.wire.runs import Progress
 log = logging.getLogger("muster.server")
 
 _RUNS, _EVENTS = tables.runs, tables.events
-_WAITING = select(
-    *_RUNS.c["id", "seq", "experiment", "submitted_by", "compute", "priority", "created_at", "num_nodes"],
-    *_RUNS.c["ranks_per_node", "gpus_per_node", "gpu_share", "timeout_s", "preemptible", "retry_at", "excluded_nodes"],
-    *_RUNS.c["spec", "forecast", "started_at", "environment", "python", "passed_over"],
-).where(_RUNS.c.status == states.QUEUED)
+_MEMBERS = tables.endpoint_runs
+_APART = _MEMBERS.c.endpoint + "/" + _MEMBERS.c.deployment + "/" + cast(_MEMBERS.c.revision, String)
+"""Parts of one deployment keep off each other's nodes; of a front door it is null."""
+_WITH_MEMBERS = _RUNS.outerjoin(_MEMBERS, _MEMBERS.c.run_id == _RUNS.c.id)
+_WAITING = (
+    select(
+        *_RUNS.c["id", "seq", "experiment", "submitted_by", "compute", "priority", "created_at", "num_nodes"],
+        *_RUNS.c["ranks_per_node", "gpus_per_node", "gpu_share", "timeout_s", "preemptible", "retry_at"],
+        *_RUNS.c["excluded_nodes", "spec", "forecast", "started_at", "environment", "python", "passed_over"],
+        _APART.label("apart"),
+    )
+    .select_from(_WITH_MEMBERS)
+    .where(_RUNS.c.status == states.QUEUED)
+)
 _SOME = _WAITING.where(_RUNS.c.id.in_(bindparam("ids", expanding=True)))
 _SPECS = select(_RUNS).where(_RUNS.c.id.in_(bindparam("ids", expanding=True)))
 _COUNT = select(func.count()).select_from(_RUNS).where(_RUNS.c.status == states.QUEUED)
@@ -70,10 +79,12 @@ def _holding() -> Any:
             *attempts.c["created_at", "started_at", "stop_reason"],
             *_RUNS.c["seq", "priority", "timeout_s", "preemptible", "submitted_by", "experiment", "gpu_share"],
             _RUNS.c.created_at.label("submitted_at"),
+            _APART.label("apart"),
             exists().where(tables.checkpoints.c.run_id == placements.c.run_id).label("checkpoints"),
         )
         .join(_RUNS, _RUNS.c.id == placements.c.run_id)
         .join(attempts, mine)
+        .outerjoin(_MEMBERS, _MEMBERS.c.run_id == placements.c.run_id)
         .where(placements.c.phase.in_(states.HOLDS_RESOURCES))
     )
 
@@ -92,13 +103,13 @@ class RunQueue:
         """Replaced after each pass; other threads read it."""
         self.learned = Learned()
         self._gangs: dict[str, Gang] = {}
-        self._told: dict[str, Told] = {}
+        self._forecasts: dict[str, FirstForecast] = {}
         self._kinds: dict[str, Traits] = {}
         """What each queued run has in common with others."""
         self._held: dict[str, Running] = {}
         """Who holds nodes, as the last pass left it."""
         self._holders: dict[str, Holder] = {}
-        self._untold: set[str] = set()
+        self._without_forecast: set[str] = set()
         self.dependencies = Dependencies()
         self.environments = Environments()
         self._seen: int | None = None
@@ -116,7 +127,7 @@ class RunQueue:
                 self._put(run_id, rows.get(run_id))
         if transaction.execute(_COUNT).scalar() != len(self._gangs):
             # Nothing changes a run without an event: a fault of the server's own, which must not cost a run its turn.
-            log.error("the queue did not match the database; it is read anew")
+            log.error("the queue did not match the database; it is read again")
             self._passed = self.all_passed()
             self._load(transaction)
         return ids
@@ -152,9 +163,9 @@ class RunQueue:
         for row in transaction.execute(_SPECS, {"ids": unknown}) if unknown else ():
             traits = traits_of_run(row)
             self._holders[row.id] = Holder(traits, self.learned.length_of(row, traits))
-        # Where nobody waits, nobody asks how far they are; and of those who have just begun there is little to learn.
-        steady = [row.run_id for row in rows.values() if now - (row.started_at or now) >= PROGRESS_STEADY_S]
-        progress = load_progress(transaction, sorted(steady)) if self._gangs and steady else {}
+        # Where nobody waits, nobody asks how far they are; and those who still start show little.
+        begun = [row.run_id for row in rows.values() if now - (row.started_at or now) >= PROGRESS_FIRST_S]
+        progress = load_progress(transaction, sorted(begun)) if self._gangs and begun else {}
         self._held = {
             run_id: _running(row, tuple(parts[run_id]), now, self._holders.get(run_id), progress.get(run_id))
             for run_id, row in rows.items()
@@ -172,7 +183,7 @@ class RunQueue:
         return found
 
     def note(self, transaction: Transaction, decision: Decision, capacity: Capacity, now: float) -> None:
-        """Remember who was passed over, compare starts with what was told, and tell those who have come."""
+        """Remember who was passed over, compare starts with their forecasts, and make one for newcomers."""
         passed: dict[str, Passed | None] = {}
         for queue in self.queues.values():
             passed |= queue.note(decision)
@@ -181,23 +192,23 @@ class RunQueue:
         keep_passed(transaction, passed | {run_id: None for run_id in started if run_id in waited_first})
         for run_id in started:
             self._begin(run_id, capacity.running[run_id], now)
-        news: dict[str, Told] = {}
-        for run_id in self._untold - started:
+        news: dict[str, FirstForecast] = {}
+        for run_id in self._without_forecast - started:
             gang = self._gangs.get(run_id)
-            if gang is None or run_id in self._told:
+            if gang is None or run_id in self._forecasts:
                 continue
             queue = self.queues[gang.cluster]
             traits = wait_traits(gang, queue, decision.heads.get(gang.cluster), now)
             others_s = others_waited_s(gang, queue, now)
             first = self.learned.waits.interval(traits, now, now, others_s)
-            news[run_id] = self._told[run_id] = Told(traits, now, first, others_s)
+            news[run_id] = self._forecasts[run_id] = FirstForecast(traits, now, first, others_s)
         keep_forecasts(transaction, news)
-        self._untold.clear()
+        self._without_forecast.clear()
 
     def _begin(self, run_id: str, running: Running, now: float) -> None:
-        told = self._told.pop(run_id, None)
-        if told is not None:
-            self.learned.waits.learn(told.traits, told.since, now, told.first)
+        forecast = self._forecasts.pop(run_id, None)
+        if forecast is not None:
+            self.learned.waits.learn(forecast.traits, forecast.since, now, forecast.first)
         gang = self._gangs[run_id]
         if gang.length is not None:
             # It may have ended by the next pass, and counts all the same.
@@ -206,10 +217,10 @@ class RunQueue:
 
     def starts_between(self, run_id: str, now: float) -> Interval | None:
         """When a queued run is likely to start; callable from any thread."""
-        told = self._told.get(run_id)
-        if told is None:
+        forecast = self._forecasts.get(run_id)
+        if forecast is None:
             return None
-        return self.learned.waits.interval(told.traits, told.since, now, told.others_s)
+        return self.learned.waits.interval(forecast.traits, forecast.since, now, forecast.others_s)
 
     def explain(self, decision: Decision, capacity: Capacity, rules: Mapping[str, Rules], now: float) -> None:
         """Keep why everybody waits, for those who ask."""
@@ -242,7 +253,7 @@ class RunQueue:
         self._seen = transaction.execute(_LAST_CHANGE).scalar() or 0
         self.learned = Learned()
         self.learned.load(transaction)
-        self._gangs, self._told, self._untold = {}, {}, set()
+        self._gangs, self._forecasts, self._without_forecast = {}, {}, set()
         self._kinds, self._held, self._holders = {}, {}, {}
         self.dependencies, self.environments = Dependencies(), Environments()
         by_cluster: dict[str, list[Gang]] = {}
@@ -274,9 +285,9 @@ class RunQueue:
         traits = self._kinds[row.id] = traits_of_run(row)
         gang = self._gangs[row.id] = gang_of(row, self.learned.length_of(row, traits))
         if row.forecast is not None and row.started_at is None:
-            self._told[row.id] = told_of(row.forecast)
+            self._forecasts[row.id] = first_forecast(row.forecast)
         elif row.started_at is None:
-            self._untold.add(row.id)
+            self._without_forecast.add(row.id)
         return gang
 
 
@@ -331,6 +342,7 @@ def gang_of(row: Any, length: Length) -> Gang:
         not_before=row.retry_at or 0.0,
         excluded=frozenset(row.excluded_nodes or ()),
         preemptible=row.preemptible,
+        apart=row.apart or "",
         length=length,
     )
 
@@ -355,4 +367,5 @@ def _running(
         stopping=bool(row.stop_reason),
         length=None if holder is None else with_progress(holder.length, now - since, progress),
         checkpoints=row.checkpoints,
+        apart=row.apart or "",
     )

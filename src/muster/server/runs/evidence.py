@@ -32,7 +32,8 @@ def gather(streams: Streams, run: Any, attempt: Any, nodes: Sequence[Any], ranks
     failed = attempt.stop_reason not in (None, "done")
     # Those that failed by themselves come first, should there be more logs than are read.
     order = sorted(ranks, key=lambda row: (row.expected or row.exit_code == 0, row.ended_at or 0.0, row.rank))
-    tails = _tails(streams, run, attempt, [row for row in order if row.exit_code != 0]) if failed else {}
+    # What a rank said that ended well may tell why the others lost it.
+    tails = _tails(streams, run, attempt, order) if failed else {}
     commands = _commands(attempt.plan) if failed else {}
     made = Evidence(
         ranks=tuple(

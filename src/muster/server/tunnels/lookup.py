@@ -69,7 +69,7 @@ def chosen_node(running: Running, wanted: NewTunnel) -> int:
             )
         raise errors.Conflict(
             f"run {run} is {running.status}: none of its ranks runs",
-            f"Only a running one can be entered; `muster logs {run}` has what it printed.",
+            f"Only a running one can be entered; `muster logs {run}` shows what it printed.",
         )
     if wanted.node_rank is not None:
         if wanted.node_rank not in running.nodes:

@@ -16,11 +16,11 @@ BLOCK_BYTES = 8 << 20
 PIECE_BYTES = 1 << 20
 REFUSED_NEXT = (
     "Is the credential right, not expired, and wide enough? `muster datastore test NAME` says what it may do; "
-    "`muster datastore create NAME --replace` sets another."
+    "`muster datastore create NAME --replace` changes it."
 )
 UNREACHABLE_NEXT = (
-    "Check the address, and the network and proxy of the machine that asked; `muster datastore test NAME` tries it "
-    "from the server."
+    "Check the address, and the network and proxy of the machine that asked; for a datastore, "
+    "`muster datastore test NAME` tries it from the server."
 )
 ONE_FILE = "file"
 """What a source that is one file is called where it has no name of its own."""

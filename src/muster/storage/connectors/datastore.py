@@ -298,7 +298,7 @@ def _library(module: str):  # type: ignore[no-untyped-def]
         return importlib.import_module(module)
     except ImportError as error:
         raise errors.MissingExtra(
-            f"Azure storage needs the package {error.name}, which is not installed beside the server",
+            f"Azure storage needs the package {error.name}, which is not installed with the server",
             f"Install it there: {install_command('azure')}",
         ) from error
 
@@ -313,7 +313,7 @@ def _explained(spec: StoreSpec) -> Iterator[None]:
     except ImportError as error:
         raise errors.MissingExtra(
             f"the datastore {spec.name} ({describe(spec)}) needs a package that is missing: {error.name or error}",
-            f"Install it beside the server{_with_command(spec)}.",
+            f"Install it with the server{_with_command(spec)}.",
         ) from error
     except Exception as error:
         raise refusal_of(error, spec) from None
@@ -336,18 +336,18 @@ def refusal_of(error: Exception, spec: StoreSpec) -> errors.MusterError:
     number = error.errno if isinstance(error, OSError) else None
     if number == errno.EROFS:
         hint = f"It can only be read: `muster datastore test {spec.name} --read-only` tries that."
-        return errors.AccessDenied(f"{where} lies on a disk that cannot be written to", hint)
+        return errors.AccessDenied(f"{where} is on a disk that cannot be written to", hint)
     if number in (errno.ENOSPC, errno.EDQUOT):
         return errors.DiskFull(f"{where} is full", "Free some space there, or choose another datastore.")
     if isinstance(error, PermissionError) or status in (401, 403):
-        hint = "Is it right, not expired, and wide enough? `muster datastore create --replace` sets it anew."
+        hint = "Is it right, not expired, and wide enough? `muster datastore create --replace` sets it again."
         return errors.AccessDenied(f"{where} refuses its credential ({code})", hint)
     if isinstance(error, NotImplementedError):
         return errors.JobError(
             f"{where} can only be read", f"`muster datastore test {spec.name} --read-only` tries it."
         )
     shown = without_secrets(str(error).splitlines()[0] if str(error) else "", to_json(spec.credential))
-    hint = f"Check its address, options and credential: `muster datastore show {spec.name}`; --replace sets them anew."
+    hint = f"Check its address, options and credential: `muster datastore show {spec.name}`; --replace sets them again."
     if isinstance(error, TypeError):
         hint = "Its filesystem does not know one of the keys given by --option or --secret-options: correct them."
     if "CERTIFICATE_VERIFY_FAILED" in shown or isinstance(error.__cause__, UntrustedCertificate):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -13,13 +14,13 @@ from urllib.parse import quote, unquote, urlsplit
 from muster.host.hashing import Measuring, measure_pieces
 from muster.storage.addresses import joined
 from muster.storage.connectors.base import PIECE_BYTES, SourceChanged, TransferError, check_unchanged
-from muster.storage.connectors.credentials import Keys
-from muster.storage.connectors.web import Web
+from muster.storage.connectors.public import Public
 from muster.store.pieces import HashedPieces, pieces_of
 from muster.store.remote import Info, check_size, is_local, move_file, replacing, written_at
 from muster.wire.codec import Json
 from muster.wire.data.access import FileEntry, file_etag
 
+_NEEDS_GCSFS = "it needs the package gcsfs, which is not installed"
 _AT_ONCE = 16
 """As many files are asked at once how large they are."""
 
@@ -38,8 +39,15 @@ class Filesystem:
 
     @classmethod
     def at(cls, url: str, options: Mapping[str, Json], label: str = "") -> Filesystem:
+        from fsspec import register_implementation
         from fsspec.core import url_to_fs
 
+        for protocol in ("gs", "gcs"):
+            # Its default asks for the kind of each bucket by gRPC, which only Google's own servers answer.
+            register_implementation(protocol, "gcsfs.core.GCSFileSystem", clobber=True, errtxt=_NEEDS_GCSFS)
+        if url.startswith(("gs:", "gcs:")):
+            # It writes a traceback of what it raises, too.
+            logging.getLogger("gcsfs").setLevel(logging.CRITICAL)
         filesystem, root = url_to_fs(url, **options)
         return cls(filesystem, root, label or url)
 
@@ -103,7 +111,7 @@ class Filesystem:
 
     def has_ranges(self, entry: FileEntry) -> bool:
         """Every filesystem reads parts of files but a web server that knows none."""
-        return not self._is_web or Web(self._path(entry.path), Keys()).has_ranges(FileEntry("", entry.size))
+        return not self._is_web or Public(self._path(entry.path)).has_ranges(FileEntry("", entry.size))
 
     def whole(self, entry: FileEntry) -> Iterator[bytes]:
         """All of a file from its beginning."""
@@ -164,6 +172,10 @@ class Filesystem:
         if self._fs.exists(self._root):
             return False
         self._fs.makedirs(self._root, exist_ok=True)
+        bucket = self._root.partition("/")[0]
+        if _speaks(self._fs, "gcs") and not self._fs.exists(bucket):
+            # There, folders are made by their files, and a bucket by nothing but this.
+            self._fs.mkdir(bucket)
         return True
 
     def remove(self, path: str) -> None:

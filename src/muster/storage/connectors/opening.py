@@ -12,6 +12,7 @@ from muster.storage.connectors.credentials import Keys, Refresh
 from muster.storage.connectors.files import Folder
 from muster.storage.connectors.filesystems import Filesystem
 from muster.storage.connectors.http import Http
+from muster.storage.connectors.public import Public
 from muster.storage.connectors.web import MusterStore, Web, WritableWeb
 from muster.storage.kinds import extra_for
 from muster.wire.data.access import Access
@@ -41,7 +42,7 @@ def open_access(access: Access, server: Address | None = None, refresh: Refresh 
     if access.kind == "muster" and server is not None:
         return MusterStore(access.url, keys, label, Http(server))
     if access.kind == "http":
-        return Web(access.url, keys, label)
+        return Public(access.url, label)
     raise TransferError("platform", f"{label}: this node does not know storage of the kind {access.kind!r}")
 
 

@@ -1,13 +1,14 @@
-"""Storage that is read by plain HTTP: public addresses, Muster's own server; the base of Azure's services."""
+"""Storage that is read by plain HTTP: Muster's own server; the base of public addresses and of Azure's services."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from http.client import HTTPResponse
 from pathlib import Path
 from typing import Unpack
 from urllib.parse import quote, urlsplit
@@ -52,12 +53,12 @@ class Web:
             raise TransferError(
                 "data_unavailable", f"{self._what(path)}: it is not there (404)", final=True, next=where
             )
-        length = answer.headers.get("content-length")
-        if answer.status >= 300 or length is None:
+        length = answer.headers.get("content-length", "")
+        if answer.status >= 300 or not length.isdecimal():
             raise TransferError(
                 "data_unavailable", f"{self._what(path)}: its server does not tell how large it is", True
             )
-        return FileEntry("", int(length), etag=_version(answer))
+        return FileEntry("", int(length), etag=_version(answer.headers))
 
     def read(self, entry: FileEntry, offset: int, view: memoryview) -> None:
         if not len(view):
@@ -69,27 +70,41 @@ class Web:
             # Servers that know no ranges can send a whole file too.
             del headers["Range"]
         answer = self._call("GET", entry.path, headers=headers, into=view)
-        if entry.etag and _version(answer) != entry.etag:
+        if entry.etag and _version(answer.headers) != entry.etag:
             raise SourceChanged(self._what(entry.path))
-        if "Range" in headers and answer.status != 206:
+        if "Range" not in headers:
+            return
+        if answer.status != 206:
             raise TransferError("data_unavailable", f"{self._what(entry.path)}: its server sends no parts of files")
+        sent = answer.headers.get("content-range", "")
+        if sent and not sent.removeprefix("bytes").strip().startswith(f"{offset}-{offset + len(view) - 1}/"):
+            what = (
+                f"{self._what(entry.path)}: its server sends another part of the file ({sent[:80]}) than was asked for"
+            )
+            raise TransferError("data_unavailable", what)
 
     def has_ranges(self, entry: FileEntry) -> bool:
         """Whether its server sends parts of files: one byte is asked for, and what comes instead is not read."""
-        with self._http.opened(
-            self._target(entry.path, "", ""), self._what(entry.path), {"Range": "bytes=0-0"}
-        ) as answer:
+        with self._opened(entry, {"Range": "bytes=0-0"}) as answer:
             return answer.status != 200
 
     def whole(self, entry: FileEntry) -> Iterator[bytes]:
         """All of a file from its beginning, for servers that send no parts."""
-        with self._http.opened(self._target(entry.path, "", ""), self._what(entry.path), {}) as answer:
+        with self._opened(entry, {}) as answer:
             if answer.status != 200:
                 raise TransferError(
                     "data_unavailable", f"{self._what(entry.path)}: the storage answered {answer.status}"
                 )
+            if entry.etag and _version({name.lower(): value for name, value in answer.getheaders()}) != entry.etag:
+                raise SourceChanged(self._what(entry.path))
             while piece := answer.read(PIECE_BYTES):
                 yield piece
+
+    @contextmanager
+    def _opened(self, entry: FileEntry, headers: Mapping[str, str]) -> Iterator[HTTPResponse]:
+        what = self._what(entry.path)
+        with self._http.opened(self._target(entry.path, "", ""), what, headers) as answer:
+            yield answer
 
     def prefetch(self, paths: list[str]) -> None:
         """Ask once for the tokens that many files need."""
@@ -131,7 +146,7 @@ class WritableWeb(Web):
         answer = self._call("HEAD", path, allowed=(400, 404, 405))
         if answer.status >= 300 or not self._is_file(answer):
             return None
-        return FileEntry("", int(answer.headers["content-length"]), self._hash(answer), _version(answer))
+        return FileEntry("", int(answer.headers["content-length"]), self._hash(answer), _version(answer.headers))
 
     def known(self, name: str) -> tuple[int, str | None] | None:
         answer = self._call("HEAD", name, allowed=(404,))
@@ -202,7 +217,7 @@ class MusterStore(WritableWeb):
     def _hash(self, answer: Answer) -> str | None:
         if found := answer.headers.get(HASH_HEADER.lower()):
             return found
-        etag = _version(answer)
+        etag = _version(answer.headers)
         return etag if len(etag) == 64 else None
 
     def _headers(self, token: str) -> dict[str, str]:
@@ -210,10 +225,10 @@ class MusterStore(WritableWeb):
         return {VERSION_HEADER: str(PROTOCOL_VERSION), **({GRANT_HEADER: token} if token else {})}
 
 
-def _version(answer: Answer) -> str:
+def _version(headers: Mapping[str, str]) -> str:
     """A strong ETag without its quotes, or the date of the last change."""
-    etag = answer.headers.get("etag", "")
+    etag = headers.get("etag", "")
     if etag.startswith('"'):
         return etag.strip('"')
-    date = answer.headers.get("last-modified", "")
+    date = headers.get("last-modified", "")
     return f"{_DATED}{date}" if date else ""

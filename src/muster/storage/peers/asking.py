@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import http.client
+import math
+import socket
 import ssl
+import threading
 import time
 from dataclasses import dataclass
+from typing import Any
 
 from muster.errors import ServerUnavailable
-from muster.host.http import Address, Connection, trust
+from muster.host.http import Address, Connection, following, trust
+from muster.storage.connectors.base import PIECE_BYTES
 from muster.storage.peers.blocks import from_text
 from muster.wire.data.access import GRANT_HEADER
 from muster.wire.node.peers import PeerOffer
 
 _TIMEOUT_S = 5.0
 """Without a byte for so long, a peer counts as lost."""
-_PIECE = 256 << 10
 _AGAIN_AFTER_S = 20.0
+_AT_ONCE = 128 << 10
 _SMOOTHING = 0.3
 
 
 class PeerTrouble(Exception):
     """A block did not come from a peer."""
 
-    def __init__(self, message: str, *, unreachable: bool = False, too_slow: bool = False) -> None:
+    def __init__(self, message: str, *, unreachable: bool = False) -> None:
         super().__init__(message)
         self.unreachable = unreachable
-        self.too_slow = too_slow
 
 
 @dataclass
@@ -68,7 +72,40 @@ def known(offer: PeerOffer, count: int) -> Known:
 
 
 def trust_in(offer: PeerOffer) -> ssl.SSLContext:
-    return trust(Address(offer.url, pinned_certificate=offer.certificate))
+    tls = trust(Address(offer.url, pinned_certificate=offer.certificate))
+    tls.sslsocket_class = _Punctual
+    return tls
+
+
+class _Deadline(threading.local):
+    at = math.inf
+
+
+_deadline = _Deadline()
+"""Of the block that the calling thread asks for."""
+
+
+class _TooSlow(TimeoutError):
+    pass
+
+
+class _Punctual(ssl.SSLSocket):
+    """Reads nothing after the deadline: a peer could send headers for ever, or a byte at a time.
+
+    While much is to come it wakes up for many packets at once: that spares an eighth of the processor time.
+    """
+
+    _wakes_at = 1
+
+    def recv_into(self, buffer: Any, nbytes: int | None = None, flags: int = 0) -> int:
+        if time.monotonic() > _deadline.at:
+            raise _TooSlow("it takes too long")
+        # More than that is still to come, also where a record has been read in part.
+        wakes_at = _AT_ONCE if (nbytes or len(buffer)) >= 2 * _AT_ONCE else 1
+        if wakes_at != self._wakes_at:
+            self._wakes_at = wakes_at
+            self.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wakes_at)
+        return super().recv_into(buffer, nbytes, flags)
 
 
 class Connections:
@@ -81,32 +118,35 @@ class Connections:
         self, offer: PeerOffer, tls: ssl.SSLContext, block: int, shelf: str, view: memoryview, patience_s: float
     ) -> None:
         """Fill the view with a block; raises PeerTrouble."""
-        connection = self._to(offer, tls)
-        began = time.monotonic()
+        connection, headers = self._to(offer, tls), {GRANT_HEADER: offer.grant}
+        _deadline.at = time.monotonic() + patience_s
         try:
-            headers = {GRANT_HEADER: offer.grant}
             with connection.exchange("GET", f"/blocks/{shelf}/{block}", headers=headers) as response:
                 if response.status != 200:
                     said = response.read(300).decode(errors="replace")
-                    raise PeerTrouble(f"{offer.node} answered {response.status} {said}")
+                    # Who refuses what the server signed, by its clock for example, will go on to do so.
+                    raise PeerTrouble(
+                        f"{offer.node} answered {response.status} {said}", unreachable=response.status == 403
+                    )
                 if response.headers.get("Content-Length") != str(len(view)):
                     raise PeerTrouble(f"{offer.node} has a block {block} of another size")
                 filled = 0
                 while filled < len(view):
-                    got = response.readinto(view[filled : filled + _PIECE])
+                    got = response.readinto(view[filled : filled + PIECE_BYTES])
                     if not got:
                         raise PeerTrouble(f"{offer.node} broke off")
                     filled += got
-                    if time.monotonic() - began > patience_s:
-                        raise PeerTrouble(f"{offer.node} is too slow", too_slow=True)
+                    following.filled(filled)
                 if response.read(1):
                     # In pieces of its own it could go on for ever, whatever length it names.
                     connection.close()
                     raise PeerTrouble(f"{offer.node} sends more than the block")
-        except ServerUnavailable as error:
-            raise PeerTrouble(f"{offer.node}: {error.message}", unreachable=True) from error
-        except (OSError, http.client.HTTPException) as error:
-            raise PeerTrouble(f"{offer.node}: {error!r}", unreachable=isinstance(error, OSError)) from error
+        except (ServerUnavailable, OSError, http.client.HTTPException) as error:
+            if isinstance(error.__cause__ or error, _TooSlow):
+                raise PeerTrouble(f"{offer.node} is too slow") from error
+            unreachable = isinstance(error, (ServerUnavailable, OSError))
+            said = error.message if isinstance(error, ServerUnavailable) else repr(error)
+            raise PeerTrouble(f"{offer.node}: {said}", unreachable=unreachable) from error
 
     def close(self) -> None:
         for connection in self._held.values():

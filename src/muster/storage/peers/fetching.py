@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from muster.host.http import following
 from muster.storage.connectors.base import Source, TransferError
 from muster.storage.peers.asking import Connections, PeerTrouble
 from muster.storage.peers.blocks import Row, everything, to_text
@@ -187,6 +188,7 @@ class Gathering:
 
     def _work(self) -> None:
         buffer, peers = bytearray(self._row.block_bytes), Connections()
+        following.filled = self._progress.arriving
         try:
             while (fetch := self._next()) is not None:
                 view = memoryview(buffer)[: self._row.length(fetch.block)]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from muster.storage.peers.asking import Known, PeerTrouble, known
 from muster.storage.peers.blocks import everything, from_text, set_of, to_text
 from muster.storage.peers.planner import (
+    PEERS_AT_ONCE,
     Fetch,
     Peer,
     Situation,
@@ -21,8 +22,6 @@ from muster.wire.node.peers import BlockHash, BlocksAnswer, BlocksReport
 
 ALONE_AFTER_S = 20.0
 """Without an answer of the server, or without anything that arrives, a node goes on without the others."""
-PEERS_AT_ONCE = 12
-"""Requests to peers at a time: enough to fill a link."""
 SLOW_S = 2.0
 """A peer is not given up for being slower than others as long as a block takes no longer than that."""
 _RATE_OVER_S = 2.0

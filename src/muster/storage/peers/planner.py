@@ -1,8 +1,8 @@
 """Which block a node fetches next, and from whom. Pure.
 
 What the server gave this node to read from the source comes first: the source is what everybody waits for. Of what
-peers have, the block that fewest have comes first, so that each soon has something that others want; the row is kept
-to roughly, so that a file's hash can follow its arrival.
+peers have, the block that fewest have comes first, so that each soon has something that others want; but none is left
+far behind, so that a file's hash can follow its arrival.
 """
 
 from __future__ import annotations
@@ -14,16 +14,21 @@ from statistics import median
 
 from muster.storage.peers.blocks import members
 
+PEERS_AT_ONCE = 6
+"""Requests to peers at a time: enough to fill a link. More of them only cost processor time."""
 PER_PEER = 2
-"""Requests to one peer at a time."""
+"""Requests to one peer at a time, where there are too few peers for one request to each."""
 _WINDOW = 64
-"""How far ahead of the first block that is missing others are looked at."""
+"""How many of the blocks that are missing are looked at, from the first on."""
+_BEHIND = 96
+"""So far behind the last of those, the first comes next: what many have would stay behind until the end."""
 _SLOW_FACTOR = 5.0
 """So many times slower than the middle one, a peer is passed over."""
 _LOOK_AHEAD_S = 0.5
-_FEWEST_CLAIMS = 2
 _LEAST_PATIENCE_S = 5.0
 _PATIENCE_FACTOR = 8.0
+_LEAST_RATE = 64 << 10
+"""Bytes per second."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +70,8 @@ def next_fetch(situation: Situation) -> Fetch | None:
     mine = situation.claimed & situation.lacking
     if mine and situation.source_free > 0:
         return Fetch(members(mine, 1)[0])
-    ready = [peer for peer in situation.peers if peer.in_flight < PER_PEER]
+    at_a_time = PER_PEER if len(situation.peers) < PEERS_AT_ONCE else 1
+    ready = [peer for peer in situation.peers if peer.in_flight < at_a_time]
     within_reach = 0
     for peer in ready:
         within_reach |= peer.have
@@ -73,8 +79,11 @@ def next_fetch(situation: Situation) -> Fetch | None:
     window = members(within_reach & situation.lacking & ~situation.claimed, _WINDOW)
     if not window:
         return None
-    holders = {block: sum(peer.have >> block & 1 for peer in situation.peers) for block in window}
-    block = min(window, key=lambda block: (holders[block], _spread(situation.seed, block)))
+    if window[-1] - window[0] > _BEHIND:
+        block = window[0]
+    else:
+        holders = {block: sum(peer.have >> block & 1 for peer in situation.peers) for block in window}
+        block = min(window, key=lambda block: (holders[block], _spread(situation.seed, block)))
     candidates = [peer for peer in ready if peer.have >> block & 1]
     chosen = min(candidates, key=lambda peer: (peer.in_flight, -(peer.rate or 0.0), _spread(peer.node, block)))
     return Fetch(block, chosen.node)
@@ -91,8 +100,9 @@ def slow_peers(rates: Mapping[str, float]) -> set[str]:
 def patience_s(size: int, rates: Mapping[str, float]) -> float:
     """How long a peer may take over a block before it is given up."""
     usual = median(rates.values()) if rates else 0.0
-    # With nothing to compare it with, only a peer that stands still is given up.
-    return max(_LEAST_PATIENCE_S, _PATIENCE_FACTOR * size / usual) if usual > 0 else float("inf")
+    # With nothing to compare it with, it may be as slow as the slowest link that is worth waiting for.
+    expected_s = _PATIENCE_FACTOR * size / usual if usual > 0 else size / _LEAST_RATE
+    return max(_LEAST_PATIENCE_S, expected_s)
 
 
 def claims_wanted(blocks_per_s: float, most: int) -> int:
@@ -100,7 +110,7 @@ def claims_wanted(blocks_per_s: float, most: int) -> int:
 
     Whoever claims more than it can read keeps it from the others.
     """
-    return max(_FEWEST_CLAIMS, min(most, round(blocks_per_s * _LOOK_AHEAD_S) + 1))
+    return min(most, round(blocks_per_s * _LOOK_AHEAD_S) + 1)
 
 
 def _spread(seed: str, block: int) -> int:

@@ -115,7 +115,7 @@ class Arrival:
     def _count(self) -> None:
         parts = list(self._parts.values())
         whole = self._progress
-        whole.done_bytes = self._done_bytes + sum(part.done_bytes for part in parts)
+        whole.done_bytes = self._done_bytes + sum(part.here_bytes for part in parts)
         whole.peer_bytes = self._peer_bytes + sum(part.peer_bytes for part in parts)
         whole.nodes = max([whole.nodes, *(part.nodes for part in parts)])
 

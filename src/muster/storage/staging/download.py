@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from muster.host.http import following
 from muster.storage.connectors.base import BLOCK_BYTES, Source, SourceChanged, Streaming, TransferError, without_ranges
 from muster.storage.staging.model import Progress, stored_path
 from muster.wire.codec import OMIT, from_json, to_json
@@ -180,7 +181,7 @@ class _Work:
             raise self._broken[0]
 
     def _work(self) -> None:
-        buffer = bytearray(0)
+        buffer, following.filled = bytearray(0), self._progress.arriving
         try:
             while not self._broken:
                 try:

@@ -39,9 +39,17 @@ class Progress:
     """From so many."""
     stop: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _arriving: dict[int, int] = field(default_factory=dict)
+    """By thread: what has come of the part that it fetches."""
+
+    def arriving(self, count: int) -> None:
+        """So much has come of what this thread fetches; over a slow link a part takes long."""
+        with self._lock:
+            self._arriving[threading.get_ident()] = count
 
     def add(self, count: int, files: int = 0, resumed: bool = False, from_peer: bool = False) -> None:
         with self._lock:
+            self._arriving.pop(threading.get_ident(), None)
             self.done_bytes += count
             self.done_files += files
             if resumed:
@@ -56,11 +64,18 @@ class Progress:
         with self._lock:
             self.phase = phase
             self.done_bytes = self.done_files = self.resumed_bytes = self.peer_bytes = 0
+            self._arriving.clear()
+
+    @property
+    def here_bytes(self) -> int:
+        """With what has come of parts that are not whole yet."""
+        with self._lock:
+            return self.done_bytes + sum(self._arriving.values())
 
     def report(self) -> ProgressReport:
         return ProgressReport(
             self.phase,
-            self.done_bytes,
+            self.here_bytes,
             self.total_bytes,
             self.done_files,
             self.total_files,

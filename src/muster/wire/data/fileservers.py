@@ -65,7 +65,7 @@ class NewFileServer:
     folder: str | None = None
     """Where the node keeps the data; None: in the home of the agent's user."""
     clients: str | None = None
-    """The network whose machines may read; None: the cluster's `subnet`, on the local engine this machine alone."""
+    """The network whose machines may read; None: the cluster's `subnet`, on the local engine only this machine."""
     description: str | None = None
 
     def __post_init__(self) -> None:

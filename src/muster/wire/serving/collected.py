@@ -30,4 +30,4 @@ class CollectedFile:
         check_pattern("date", self.date, _DATE, "a date such as 2026/11/18/06")
         check_range("the length of lines", sum(map(len, self.lines)), 0, _MOST_CHARACTERS)
         if any("\n" in line for line in self.lines):
-            raise ValueError("lines has a line break in a line: send each line alone")
+            raise ValueError("lines has a line break in a line: send each line separately")

@@ -135,6 +135,8 @@ class NewDeployment:
     instances: int = 1
     """Replicas, at the least; with 0 the last one ends when nobody asks, and the next request starts one."""
     max_instances: int = 1
+    nodes: int = 1
+    """Replicas are shared out evenly between so many nodes, each a run of its own."""
     description: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
     all_traffic: bool = False
@@ -144,6 +146,10 @@ class NewDeployment:
     def __post_init__(self) -> None:
         check_range("instance_count", self.instances, 0, 1024)
         check_range("max_instances", self.max_instances, max(1, self.instances), 1024)
+        check_range("nodes", self.nodes, 1, 1024)
+        for name, count in (("instance_count", self.instances), ("max_instances", self.max_instances)):
+            if count % self.nodes:
+                raise ValueError(f"{name} is {count}: with nodes: {self.nodes} use a multiple of {self.nodes}")
 
 
 @wire
@@ -203,6 +209,9 @@ class DeploymentView:
     """As the front door saw them."""
     replicas: ServingFigures | None = None
     """As the model saw them."""
+    nodes: int = 1
+    runs: tuple[str, ...] = ()
+    """All runs of the revision that is shown, one for each node."""
 
     @property
     def has_come_up(self) -> bool:
@@ -329,6 +338,8 @@ class Backend:
     port: int
     ready: bool
     key: str = field(repr=False)
+    gone: bool = False
+    """Its node is lost, or its run is between two attempts: nobody answers there any more."""
 
 
 @wire

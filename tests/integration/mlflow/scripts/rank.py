@@ -28,3 +28,5 @@ if rank == 0:
     assert [point.step for point in mlflow.MlflowClient().get_metric_history(run_id, "loss_0")] == [*range(20)]
 # A rank cannot end Muster's run.
 mlflow.end_run("FAILED")
+# What follows without a run of its own is the run's too.
+mlflow.log_metric("after_the_end", 1.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -77,7 +77,7 @@ def node(link: FakeLink, fails: bool = False, unwanted: bool = False) -> NodeEnv
 
 
 def taken(made: NodeEnvironments, is_here: bool = False) -> Path | None:
-    with made.taken("k", lambda: is_here) as packed:
+    with made.taken("k", lambda: is_here, "the environment") as packed:
         return packed
 
 
@@ -113,7 +113,7 @@ def test_who_built_it_gives_it_to_others_or_gives_the_claim_back(fails: bool, sa
     link = FakeLink([EnvironmentClaim("build")])
     made = node(link, fails)
     assert taken(made) is None
-    made.keep("k", Path("/built"))
+    made.keep("k", lambda: nullcontext(Path("/built")), "the environment")
     assert link.heard.wait(30) and link.said == [said]
     made.close()
     assert link.said == [said]

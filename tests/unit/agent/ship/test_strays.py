@@ -17,6 +17,7 @@ def write(path: Path, at: float) -> None:
 def test_folders_of_tools_are_kept_below_outputs_with_a_notice(tmp_path: Path) -> None:
     for name in (
         "mlruns/0/abc/metrics/loss",
+        "mlflow.db",
         "wandb/offline-run-1/run.wandb",
         "lightning_logs/version_0/events.out.tfevents.1.host",
         "lightning_logs/version_0/hparams.yaml",
@@ -29,6 +30,7 @@ def test_folders_of_tools_are_kept_below_outputs_with_a_notice(tmp_path: Path) -
     files, said = strays.find(tmp_path, 100.0)
     assert set(files) == {
         "outputs/mlruns/0/abc/metrics/loss",
+        "outputs/mlflow.db",
         "outputs/wandb/offline-run-1/run.wandb",
         "outputs/lightning_logs/version_0/events.out.tfevents.1.host",
         "outputs/lightning_logs/version_0/hparams.yaml",
@@ -38,7 +40,7 @@ def test_folders_of_tools_are_kept_below_outputs_with_a_notice(tmp_path: Path) -
         "TensorBoard",
         "Weights & Biases",
     ]
-    assert said[0] == "1 file that MLflow wrote in the working folder is kept below outputs/"
+    assert said[0] == "2 files that MLflow wrote in the working folder are kept below outputs/"
 
 
 def test_what_came_with_the_code_and_links_are_left(tmp_path: Path) -> None:

@@ -41,6 +41,8 @@ def test_on_one_machine_cpus_and_gpus_count():
     said = explained([gang("a", gpus=0)], capacity(nodes, held)).of("a")
     assert said.reason == "needs 1 CPU slot for its ranks; 0 of 2 are free, the rest is held by x"
     assert said.starts_at is None
+    door = running("door", nodes[1], ranks=0)
+    assert explained([gang("a", gpus=0)], capacity(nodes, held, door)).of("a").reason.endswith("is held by x")
     said = explained([gang("a", gpus=2)], capacity(nodes, held)).of("a")
     assert said.reason == "needs 2 GPUs; 1 of 2 are free, the rest is held by x"
 

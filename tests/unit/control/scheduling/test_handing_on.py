@@ -37,3 +37,10 @@ def test_a_gang_larger_than_what_is_there_waits_and_a_stopped_cluster_hands_noth
     assert [start.run_id for start in decision.starts] == ["small"]
     assert "needs 3 nodes" in decision.passed_over["big"]
     assert handed_on(gang("g"), closed="c is stopped").starts == ()
+
+
+def test_parts_that_keep_off_each_other_are_handed_on_one_after_another():
+    parts = [gang(f"part{number}", seq=number, apart="blue") for number in range(2)]
+    decision = handed_on(*parts)
+    assert [start.run_id for start in decision.starts] == ["part0"]
+    assert "on which node part0 runs" in decision.passed_over["part1"]

@@ -289,3 +289,17 @@ def test_preemption_frees_enough_and_only_lower_priorities(queue, found):
         assert free.running[item.run_id].priority < head.priority
         free.let_go(item.run_id)
     assert head.run_id in names(decide([head], free))
+
+
+def test_parts_of_one_thing_keep_off_each_others_nodes_while_there_are_others():
+    parts = [gang(f"part{number}", ranks=0, seq=number, apart="blue") for number in range(3)]
+    nodes = cluster(2)
+    decision = decide([*parts[:2], gang("other", ranks=0, seq=9)], capacity(nodes))
+    assert used(decision, "part0") != used(decision, "part1") and len(names(decision)) == 3
+    # A third one shares a node rather than to wait for one that never comes, but waits for one that may.
+    assert len(names(decide(parts, capacity(nodes)))) == 3
+    assert len(names(decide(parts, capacity(nodes), Rules(coming=1)))) == 2
+    # Rather on a node where it failed than on one with its like.
+    failed = gang("again", ranks=0, apart="blue", excluded=frozenset({"c-1"}))
+    decision = decide([failed], capacity(nodes, running("part0", nodes[0], ranks=0, apart="blue")))
+    assert used(decision, "again") == ["c-1"]

@@ -149,5 +149,5 @@ def test_other_lines_are_taken(line: str) -> None:
 
 
 def test_a_part_of_a_gpu_is_refused_by_name() -> None:
-    with pytest.raises(errors.JobError, match=r"gpus_per_node 0\.25: Slurm gives whole GPUs"):
+    with pytest.raises(errors.JobError, match=r"gpus_per_node 0\.25: Slurm only gives whole GPUs"):
         script({}, {"gpus_per_node": 1, "gpu_share": 0.25}, [])

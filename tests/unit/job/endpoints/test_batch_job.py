@@ -11,6 +11,7 @@ import pytest
 from muster.errors import JobError
 from muster.job.endpoints.batch_endpoint import read_batch_endpoint_file
 from muster.job.endpoints.batch_job import BatchScoring, job_of, job_of_request
+from muster.job.endpoints.models import ModelInput
 from muster.job.explain import make_spec
 from muster.wire.serving.batch import BatchRequest, BatchSettings
 
@@ -18,7 +19,8 @@ SETTINGS = BatchSettings("score.py", format="files", mini_batch_size=10, max_ret
 
 
 def deployed() -> dict[str, Any]:
-    job = job_of(BatchScoring(None, model="models:/net/1", code=Path("/code"), settings=SETTINGS))
+    model = ModelInput("models:/net/1", "net", "1", "m")
+    job = job_of(BatchScoring(None, model=model, code=Path("/code"), settings=SETTINGS))
     job["resources"] = {"instance_count": 2, "gpus_per_node": 1}
     return make_spec(job).model_dump(mode="json")
 

@@ -50,6 +50,13 @@ def test_a_deployment_as_azure_ml_writes_it(folder: Path) -> None:
     assert not said.says_idempotent
 
 
+def test_variables_of_azure_mls_server_that_do_nothing_here_are_named(folder: Path) -> None:
+    text = DEPLOYMENT.replace("COLOR: blue", "COLOR: blue, WORKER_COUNT: 4, AML_CORS_ORIGINS: '*'")
+    said = " ".join(read_deployment_file(written(folder, text)).notices)
+    assert "environment_variables.WORKER_COUNT has no effect: instance_count" in said
+    assert "AML_CORS_ORIGINS" not in said and "COLOR" not in said
+
+
 def test_options_win_over_names_in_the_file(folder: Path) -> None:
     said = read_deployment_file(written(folder, DEPLOYMENT), "letters", "green")
     assert (said.name, said.endpoint) == ("green", "letters")

@@ -29,7 +29,7 @@ class Server:
 
     def tell(self, node: str, run: str = "r", **more: Any) -> BlocksAnswer:
         report = BlocksReport("c", 4, **more)
-        return peers.report(self.context, node, PLACE, BlocksRequest(run, 1, "x", f"https://{node}:1", report))
+        return peers.report(self.context, node, PLACE, BlocksRequest(run, 1, "x", "https://127.0.0.1:1", report))
 
     def have_all(self, node: str) -> None:
         self.tell(node, have="f", hashes=tuple(BlockHash(block, f"{block:064}") for block in range(4)))
@@ -48,7 +48,8 @@ def test_a_grant_opens_one_content_of_one_node(server: Server) -> None:
     (offer,) = server.tell("b").peers
     keys = server.context.data.peers
     assert (offer.node, offer.have, offer.certificate) == ("a", "f", keys["a"].certificate)
-    grant = verify(offer.grant, keys["a"].grant_key, time.time())
+    for clock_off_s in (-3_000, 3_000):
+        grant = verify(offer.grant, keys["a"].grant_key, time.time() + clock_off_s)
     shelf = shelf_name(PLACE, "c")
     check(grant, store="a", path=shelf, scope="read")
     assert grant.subject == "run/r/1"
@@ -60,7 +61,7 @@ def test_a_grant_opens_one_content_of_one_node(server: Server) -> None:
 
 def test_what_lies_elsewhere_is_another_content(server: Server) -> None:
     server.have_all("a")
-    body = BlocksRequest("r", 1, "x", "https://b:1", BlocksReport("c", 4, wants=4))
+    body = BlocksRequest("r", 1, "x", "https://127.0.0.1:1", BlocksReport("c", 4, wants=4))
     answer = peers.report(server.context, "b", "http:https://other/data", body)
     assert answer.peers == ()
     assert answer.source == "f"
@@ -101,3 +102,10 @@ def test_a_node_without_an_address_that_can_be_is_refused(server: Server) -> Non
     for address in ("à", "a b", "x" * 300):
         with pytest.raises(errors.JobError, match="no address of a node"):
             peers.introduce(server.context, "a", PeerHello(address))
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "https://127.0.0.1:99999", "https://10.0.0.1:1", "https://x"])
+def test_a_node_serves_by_tls_and_on_itself_alone(server: Server, url: str) -> None:
+    body = BlocksRequest("r", 1, "x", url, BlocksReport("c", 4))
+    with pytest.raises(errors.JobError, match="a cannot serve blocks at"):
+        peers.report(server.context, "a", PLACE, body)

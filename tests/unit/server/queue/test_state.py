@@ -7,7 +7,7 @@ import logging
 from typing import Any
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import insert, select, update
 from tests.unit.server.conftest import Server
 
 from muster.control.scheduling.queue import Passed
@@ -112,6 +112,24 @@ def test_runs_share_a_gpu_and_what_is_left_survives_a_restart(server: Server) ->
     assert placed[first] == placed[second] and len(placed[first]) == 1 and third not in placed
     running = server.write(lambda t: server.context.runs.queue.running(t, (), 0.0))
     assert {item.run_id: item.num_gpus for item in running} == {first: 0.5, second: 0.25}
+
+
+def test_a_run_is_judged_by_its_own_pace_as_soon_as_it_has_one(server: Server) -> None:
+    """What is said of those who wait for its nodes agrees with the time left that `muster ps` shows."""
+    server.add_cluster("one", max_nodes=1, gpus=1)
+    spec = {"compute": "one", "resources": {"gpus_per_node": 1}}
+    holder, _ = submit(server, "1", **spec), submit(server, "2", **spec)
+    make_pass(server)
+    progress = {"run_id": holder, "rank": 0, "attempt": 1, "done": 36.0, "total": 60.0, "unit": "steps"}
+    server.write(lambda t: t.execute(update(tables.attempts).values(started_at=1000.0)))
+    server.write(lambda t: t.execute(insert(tables.progress).values(**progress)))
+    expected = [likely_end(server, holder, now) - now for now in (1010.0, 1036.0)]
+    assert expected[0] > 600 and expected[1] < 120
+
+
+def likely_end(server: Server, run_id: str, now: float) -> float:
+    running = server.write(lambda t: server.context.runs.queue.running(t, (), now))
+    return next(item.likely_end(now) for item in running if item.run_id == run_id)
 
 
 def test_a_loop_that_ends_by_a_fault_is_begun_again(

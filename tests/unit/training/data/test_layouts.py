@@ -132,15 +132,32 @@ def _mds_elsewhere(folder: Path) -> None:
     (folder / "index.json").write_text(json.dumps(index))
 
 
+def _mds_of(folder: Path, samples: int) -> None:
+    index = json.loads((WRITTEN / "mds" / "index.json").read_text())
+    index["shards"][0]["samples"] = samples
+    (folder / "index.json").write_text(json.dumps(index))
+
+
 def _missing_shard(folder: Path) -> None:
-    shard = {"name": "gone.tar", "samples": 1, "size": 1, "sha256": "0" * 64}
+    shard = {"name": "gone.tar", "samples": 1, "size": 4096, "sha256": "0" * 64}
     index = {"samples": 1, "bytes": 1, "classes": [], "shards": [shard], "layout": "tar"}
+    (folder / "shards.json").write_text(json.dumps(index))
+
+
+def _index_of(folder: Path, samples: int, named: int) -> None:
+    shard = {"name": "a.tar", "samples": samples, "size": 4096, "sha256": "0" * 64}
+    index = {"samples": named, "bytes": 1, "classes": [], "shards": [shard], "layout": "tar"}
     (folder / "shards.json").write_text(json.dumps(index))
 
 
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
+        (lambda folder: _index_of(folder, -6, -6), "a.tar has -6 samples"),
+        (lambda folder: _index_of(folder, 10**15, 10**15), "a.tar has 1000000000000000 samples in 4096 bytes"),
+        (lambda folder: _mds_of(folder, -1), "a file of -1 samples"),
+        (lambda folder: _mds_of(folder, 10**15), "a file of 1000000000000000 samples"),
+        (lambda folder: _index_of(folder, 6, 7), "do not hold the 7 samples"),
         (_cut_tar, "is cut off"),
         (_garbage_tar, "no tar file that can be read"),
         (_cut_records, "no whole record begins at byte 0"),

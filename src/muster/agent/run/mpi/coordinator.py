@@ -303,7 +303,7 @@ def _take_name(name: str) -> None:
         return
     if libc.unshare(_CLONE_NEWUSER | _CLONE_NEWUTS) != 0:
         raise OSError(
-            f"Open MPI needs a host name of its own for each simulated node, and the kernel does not let this user "
+            f"Open MPI needs a separate host name for each simulated node, and the kernel does not let this user "
             f"have one ({os.strerror(ctypes.get_errno())} from unshare). Allow user namespaces, run on one node, "
             "or use MPICH"
         )

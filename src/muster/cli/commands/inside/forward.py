@@ -29,10 +29,10 @@ def forward(
     ports: Annotated[list[str], argument("PORT|LOCAL:PORT|NAME", "The rank's port, or the name of a service.")],
     rank: Annotated[int | None, option("N", "Which rank (default: 0).", min=0, show_default=False)] = None,
 ) -> None:
-    """Bring ports of a rank to this machine, on 127.0.0.1, until Ctrl-C.
+    """Forward ports of a rank to 127.0.0.1 on this machine, until Ctrl-C.
 
-    Nobody else's machine is listened on, and the node's firewall does not matter: its agent connects to the server.
-    LOCAL is the port here; 0 takes a free one. Without it, the same number as there, or a free one.
+    Nothing listens on the node, and its firewall does not matter: its agent connects to the server. LOCAL is the
+    port here; 0 takes a free one. Without LOCAL, it is the same number as there, or a free one.
 
     \b
     Examples:

@@ -19,14 +19,14 @@ _AT_ONCE = 16
 
 def stacks(
     run: Run,
-    rank: Annotated[int | None, option("N", "One rank alone.", min=0, show_default=False)] = None,
-    threads: Annotated[bool, switch("Every thread, not the main one alone.", "--threads")] = False,
+    rank: Annotated[int | None, option("N", "Only this rank.", min=0, show_default=False)] = None,
+    threads: Annotated[bool, switch("Every thread, not only the main one.", "--threads")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show where each rank is: the Python stacks, equal ones once.
+    """Show where each rank is: its Python stacks, equal ones only once.
 
-    The ranks go on. With py-spy on the node (`pip install py-spy`) they do not notice; otherwise each writes its
-    stacks to its log, from where they are read.
+    The ranks keep running. With py-spy on the node (`pip install py-spy`) they are not disturbed; otherwise each writes
+    its stacks to its log, from where they are read.
 
     \b
     Examples:

@@ -67,7 +67,7 @@ def create(
     file: Annotated[Path | None, option("FILE", "A batch endpoint's file (.yml).", "--file", "-f")] = None,
     as_json: Json = False,
 ) -> None:
-    """Create a batch endpoint: a name to which models are deployed, and which is asked to score data.
+    """Create a batch endpoint: a name under which models are deployed to score data on request.
 
     \b
     Examples:
@@ -164,7 +164,7 @@ def invoke(
 ) -> None:
     """Score data with a deployment, as a run.
 
-    What an option does not say is as the deployment says it. Each input is in the result once; `muster score` has the
+    Without an option, the deployment's own setting applies. Each input is in the result once; `muster score` has the
     rules.
 
     \b
@@ -211,7 +211,7 @@ def update(
     default: Annotated[
         str | None, option("DEPLOYMENT", "Where requests go that name no deployment.", "--default")
     ] = None,
-    description: Annotated[str | None, option("TEXT", "Words about it.", "--description")] = None,
+    description: Annotated[str | None, option("TEXT", "A description.", "--description")] = None,
     tags: Annotated[list[str] | None, option("NAME=VALUE", "A tag; repeatable.", "--tag")] = None,
     as_json: Json = False,
 ) -> None:

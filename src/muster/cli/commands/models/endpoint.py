@@ -134,7 +134,7 @@ def deploy(
     elif deployment.has_come_up:
         say(_how_to_ask(view, deployment))
     if deployment.has_failed and not no_wait:
-        say(f"  `muster endpoint logs {view.name} -d {deployment.name}` has what it printed")
+        say(f"  `muster endpoint logs {view.name} -d {deployment.name}` shows what it printed")
         raise typer.Exit(1)
 
 
@@ -184,7 +184,7 @@ def invoke(
     deployment: Deployment = None,
     as_json: Json = False,
 ) -> None:
-    """Ask an endpoint, with its key, and print what it answers.
+    """Send a request to an endpoint, with its key, and print the answer.
 
     \b
     Examples:
@@ -212,41 +212,51 @@ def logs(
     follow: Annotated[bool, switch("Follow until its run ends.", "--follow", "-f")] = False,
     as_json: Json = False,
 ) -> None:
-    """Print what the replicas of a deployment printed; without one what the front door did.
+    """Print the output of a deployment's replicas, or of the front door.
 
     \b
     Examples:
       muster endpoint logs digits --deployment blue
     """
     view = Endpoints(connect_to_read().calls).show(name)
-    run = view.run if deployment is None else _deployment(view, deployment).run
-    if run is None:
+    shown = [view.run] if deployment is None else list(_deployment(view, deployment).runs)
+    runs = [run for run in shown if run is not None]
+    if not runs:
         raise NotFound(f"nothing of {deployment or name} has run yet", f"`muster endpoint show {name}` shows it.")
-    find("commands.logs:logs")(run, tail=lines, follow=follow, as_json=as_json)
+    if follow and len(runs) > 1:
+        raise UserError(
+            f"{deployment} runs on {len(runs)} nodes, each with its own run: {', '.join(runs)}",
+            f"Follow one of them: `muster logs {runs[0]} --follow`.",
+        )
+    for run in runs:
+        if len(runs) > 1:
+            notice(f"log of {run}:")
+        find("commands.logs:logs")(run, tail=lines, follow=follow, as_json=as_json)
 
 
 def traffic(
     name: Name,
     shares: Annotated[list[str] | None, argument("DEPLOYMENT=PERCENT", "Shares that add up to 100.")] = None,
     mirror: Annotated[
-        list[str] | None, option("DEPLOYMENT=PERCENT", "Copies of so many requests; nobody gets its answers.")
+        list[str] | None, option("DEPLOYMENT=PERCENT", "Copies of this share of requests; its answers are dropped.")
     ] = None,
     canary: Annotated[
-        str | None, option("DEPLOYMENT", "Watch it: its share goes back where it does worse than others.", "--canary")
+        str | None,
+        option("DEPLOYMENT", "Watch it, and take its share back if it does worse than the others.", "--canary"),
     ] = None,
     max_errors: Annotated[
-        float, option("PERCENT", "So many more of its requests may fail.", "--max-errors", min=0, max=100)
+        float, option("PERCENT", "How much more often its requests may fail.", "--max-errors", min=0, max=100)
     ] = 2.0,
     max_slower: Annotated[
-        float, option("TIMES", "So many times the others' p95 may its own be.", "--max-slower", min=1)
+        float, option("TIMES", "How many times the others' p95 its own may be.", "--max-slower", min=1)
     ] = 2.0,
     as_json: Json = False,
 ) -> None:
-    """Share out an endpoint's requests between its deployments, or have one get copies of them.
+    """Split an endpoint's requests between its deployments, or mirror them to one.
 
-    Deployments that are not named get nothing. A request that names one with the header azureml-model-deployment goes
-    there, whatever its share. With --canary the workspace's server compares errors and times of the deployment with
-    those of the others, and gives the traffic back to them by itself.
+    Deployments that are not named get no traffic. A request that names one with the header azureml-model-deployment
+    goes there, whatever its share. With --canary the workspace's server compares errors and times of the deployment
+    with those of the others, and gives the traffic back to them by itself.
 
     \b
     Examples:
@@ -268,7 +278,7 @@ def traffic(
     if as_json:
         print_json(made)
         return
-    given = ", ".join(f"{key} {value} %" for key, value in made.traffic.items()) or "nobody gets requests"
+    given = ", ".join(f"{key} {value} %" for key, value in made.traffic.items()) or "no deployment gets requests"
     copied = "".join(f"; {key} gets copies of {value} %" for key, value in made.mirror_traffic.items())
     watched = f"; {canary} is watched: `muster endpoint show {name}` says how it does" if canary else ""
     say(f"{name}: {given}{copied}{watched}")
@@ -276,13 +286,13 @@ def traffic(
 
 def keys(
     name: Name,
-    renew: Annotated[str | None, option("primary|secondary", "Make this key anew first.", "--regenerate")] = None,
+    renew: Annotated[str | None, option("primary|secondary", "Regenerate this key first.", "--regenerate")] = None,
     as_json: Json = False,
 ) -> None:
-    """Show what opens an endpoint: its two keys, or a token for an hour.
+    """Show the credentials of an endpoint: its two keys, or a token for an hour.
 
-    To rotate: have clients use the secondary key, make the primary one anew, have them use it, then the other.
-    Where tokens open the endpoint, --regenerate ends all that were handed out.
+    To rotate: have clients use the secondary key, regenerate the primary one, have them use that, then regenerate
+    the other. Where the endpoint uses tokens, --regenerate ends all that were handed out.
 
     \b
     Examples:
@@ -303,7 +313,7 @@ def undeploy(
     deployment: Annotated[str, argument("DEPLOYMENT", "One that has no traffic.")],
     as_json: Json = False,
 ) -> None:
-    """End a deployment that has no traffic.
+    """Remove a deployment that has no traffic.
 
     \b
     Examples:
@@ -317,7 +327,7 @@ def undeploy(
 
 
 def delete(name: Name, yes: Yes = False, as_json: Json = False) -> None:
-    """End an endpoint with all of its deployments; their runs and logs stay.
+    """Delete an endpoint with all its deployments; their runs and logs stay.
 
     \b
     Examples:

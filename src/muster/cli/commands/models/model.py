@@ -56,7 +56,7 @@ def register(
 ) -> None:
     """Register the next version of a model: a file or folder of this machine, of a run, or of a datastore.
 
-    Its bytes get a place of their own in the workspace, so that they stay as they are; their sizes and hashes are
+    The workspace keeps its own copy of the files, so that they never change; their sizes and hashes are
     kept, and safetensors, TorchScript, torch.export, ONNX, SavedModel and Keras files are recognised.
 
     \b

@@ -145,7 +145,9 @@ def _scoring(
     client = connect()
     path, kind = data_input(client, data)
     source = None if model is None else model_input(client, model, bool(settings.script))
-    return BatchScoring(path, kind, source, code, settings, output if output and is_address(output) else None)
+    kept = output if output and is_address(output) else None
+    variables = said.variables if said is not None else {}
+    return BatchScoring(path, kind, source, code, settings, kept, variables=variables)
 
 
 def _with_file(given: BatchSettings, said: BatchDeployment | None) -> BatchSettings:
@@ -170,7 +172,7 @@ def _run(
 ) -> None:
     job = job_of(scoring)
     if said is not None:
-        job = {**job, "environment": said.environment, "environment_variables": dict(said.variables)}
+        job = {**job, "environment": said.environment}
     base = Path.cwd() if file is None else file.resolve().parent
     loaded = LoadedJob(make_spec(with_overrides(job, asked, source="script")), (), base)
     if dry_run:

@@ -17,10 +17,11 @@ from muster.cli.options import Json, argument, option
 from muster.cli.overrides import Overrides, parse_pairs, with_overrides
 from muster.client.api import Client
 from muster.client.connect import connect
-from muster.client.models import Models
+from muster.client.models import Models, registered_input
 from muster.client.serving import LOOPBACK, SERVICE, ServeSettings, Serving, job_of, settings_json
 from muster.engines.registry import DEFAULT
 from muster.errors import JobError
+from muster.job.endpoints.models import ModelInput
 from muster.job.explain import make_spec
 from muster.job.jobfile import LoadedJob
 from muster.job.rules import is_address
@@ -108,21 +109,20 @@ def _serving(target: str, model: str | None, settings: ServeSettings, key_secret
     if script is None and model is not None:
         raise JobError(f"{target} is no script, so that --model has no meaning", "Give one model, or a script (.py).")
     named = model if script is not None else target
-    name, version, path = ("model", "1", None) if named is None else _model(named, script is None)
-    if script is not None:
-        name = name if named is not None else script.stem
+    found = None if named is None else _model(named, script is None)
+    name, version = ("model" if script is None else script.stem, "1") if found is None else (found.name, found.version)
     settings = replace(settings, script="" if script is None else script.name, name=name, version=version)
-    return Serving(settings, path, script, key_secret)
+    return Serving(settings, found, script, key_secret)
 
 
-def _model(text: str, alone: bool) -> tuple[str, str, str]:
-    """A model's name and version in addresses, and what the job's input is."""
+def _model(text: str, alone: bool) -> ModelInput:
+    """The job's input that a model is; its name and version are those in addresses."""
     if not is_address(text) and Path(text).expanduser().exists():
         found = Path(text).expanduser().resolve()
-        return found.stem, "1", str(found)
+        return replace(ModelInput.at(str(found)), name=found.stem)
     reference = parse(text)
     if isinstance(reference, RunPath):
-        return Path(reference.path).stem or "model", "1", text
+        return replace(ModelInput.at(text), name=Path(reference.path).stem or "model")
     model = Models(connect().calls).details(str(reference)).model
     kinds = {item.format for item in model.formats}
     if alone and model.type != "mlflow_model" and "TorchScript" not in kinds:
@@ -130,4 +130,4 @@ def _model(text: str, alone: bool) -> tuple[str, str, str]:
             f"{text} is neither an MLflow model nor a TorchScript file ({', '.join(sorted(kinds)) or model.type})",
             f"Serve a script with it: `muster serve score.py --model {model.name}:{model.version}`.",
         )
-    return model.name, str(model.version), f"models:/{model.name}/{model.version}"
+    return registered_input(model)

@@ -13,7 +13,7 @@ from muster.wire.people import AuditEntry
 
 
 def audit(
-    count: Annotated[int, option("N", "At most so many lines.", "--count", "-n", min=1)] = 50,
+    count: Annotated[int, option("N", "At most this many lines.", "--count", "-n", min=1)] = 50,
     user: Annotated[str | None, option("NAME", "Only what this person did.")] = None,
     action: Annotated[str | None, option("ACTION", "Only this, such as run.cancel.")] = None,
     as_json: Json = False,

@@ -20,7 +20,7 @@ Token = Annotated[str, argument("ID", "The token's id or name, as `muster token 
 
 
 def create(
-    name: Annotated[str, option("NAME", "What it is for, to know it again.")] = "",
+    name: Annotated[str, option("NAME", "A name to recognise it by.")] = "",
     user: Annotated[str | None, option("USER", "For somebody else (administrators).")] = None,
     role: Annotated[str | None, option("ROLE", "Narrower than the person's own.")] = None,
     expires: Annotated[str, option("TIME", "How long it is good for, or `never`.")] = "90d",
@@ -55,7 +55,7 @@ def list_(
 
 
 def rotate(token: Token, as_json: Json = False) -> None:
-    """Print another token in the place of one, which ends at once.
+    """Replace a token: print a new one, and end the old one at once.
 
     \b
     Examples:
@@ -68,7 +68,7 @@ def revoke(
     tokens: Annotated[list[str], argument("ID", "Ids or names, as `muster token list` shows them.")],
     as_json: Json = False,
 ) -> None:
-    """End tokens at once, with whatever they are being used for.
+    """Revoke tokens at once, and cut off whatever uses them.
 
     \b
     Examples:

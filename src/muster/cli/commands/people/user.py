@@ -9,7 +9,7 @@ from typing import Annotated
 from muster.cli.console import notice, say
 from muster.cli.options import Json, argument, option, print_json, print_result, seconds_of
 from muster.cli.text import moment, table
-from muster.client.connect import connect, is_served, public_url
+from muster.client.connect import connect, public_url
 from muster.client.team.invitations import Link
 from muster.errors import UserError
 from muster.wire.people import MEMBER, ROLES, PersonView, Role
@@ -24,9 +24,9 @@ def add(
     unix: Annotated[str | None, option("ACCOUNT", "Their account here, for a server that is root.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Add somebody to the workspace. `muster user invite` makes the link that lets them in.
+    """Add somebody to the workspace. `muster user invite` makes the link that they log in with.
 
-    A reader looks; a member runs jobs and changes what is theirs; an admin may do everything.
+    A reader can look; a member can run jobs and change what is theirs; an admin can do everything.
 
     \b
     Examples:
@@ -47,7 +47,7 @@ def invite(
 ) -> None:
     """Print a link by which a colleague logs in for the first time. It is good for one use.
 
-    Whoever is not here yet is added. An earlier link of theirs ends.
+    People who are new are added. An earlier link becomes invalid.
 
     \b
     Examples:
@@ -61,11 +61,12 @@ def invite(
     elif role is not None:
         raise UserError(f"{name} is here already.", f"`muster user role {name} {role}` changes the role.")
     made = client.invite(name, lifetime_s)
-    link = str(Link((url or public_url(client)).rstrip("/"), made.token, made.fingerprint))
+    served = url or public_url(client)
+    link = str(Link((served or "https://SERVER:PORT").rstrip("/"), made.token, made.fingerprint))
     print_result({"link": link, "name": name, "role": made.role, "expires_at": made.expires_at}, [link], as_json)
     say(f"for {name} ({made.role}), once, until {moment(made.expires_at, time.time())}: `muster login 'LINK'`")
-    if not url and not is_served(client):
-        notice("nobody is served yet: start `muster up --host 0.0.0.0 --tls`, and invite again")
+    if not served:
+        notice("the server does not serve others yet: start `muster up --host 0.0.0.0 --tls`, and invite again")
 
 
 def list_(as_json: Json = False) -> None:
@@ -98,11 +99,11 @@ def unix(
     account: Annotated[str, argument("ACCOUNT", "On the server's machine; - for none.")],
     as_json: Json = False,
 ) -> None:
-    """Have somebody's ranks run as an account of the machine, where the server is root.
+    """Run somebody's ranks as an account of the machine, if the server is root.
 
     Without one they run as an account that nobody else has, and that has no name.
 
-    ACCOUNT is one that the machine has, such as theirs; - takes it away again.
+    ACCOUNT is an existing account on the machine, such as theirs; - removes it again.
 
     \b
     Examples:

@@ -25,9 +25,9 @@ def sbatch(
     to: Annotated[Path | None, option("FILE", "Write the job file there (default: print it).", "--to")] = None,
     run: Annotated[bool, switch("Run the job, and follow it to its end.", "--run")] = False,
 ) -> None:
-    """Make a job file of a batch script of Slurm.
+    """Turn a Slurm batch script into a job file.
 
-    Nodes, tasks, GPUs, the time limit and variables are taken over; what Muster sees to itself is left out with a
+    Nodes, tasks, GPUs, the time limit and variables are taken over; what Muster does itself is left out with a
     notice, and what has no meaning here is refused with its line. Slurm is not needed for it. A file that is there
     is never written over.
 

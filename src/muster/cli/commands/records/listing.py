@@ -37,7 +37,7 @@ _Sort = Annotated[
     str | None,
     option(
         "[-]NAME",
-        "By a metric or a column, the least first; -NAME: the greatest first.",
+        "By a metric or a column, smallest first; -NAME: largest first.",
         autocompletion=complete_orders,
     ),
 ]

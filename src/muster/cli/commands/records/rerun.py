@@ -36,7 +36,7 @@ def rerun(
     quiet: Annotated[bool, switch("Print only the summary.", "--quiet", "-q")] = False,
     as_json: Json = False,
 ) -> None:
-    """Run a run once more, with the code that it had, and follow it to its end.
+    """Repeat a run with the code that it had, and follow it to its end.
 
     The new run has its own id; the tag rerun_of names the one that it repeats. Files that have changed in the code
     folder since do not matter: the code is the one that was kept with the run.

@@ -33,8 +33,9 @@ def pack(
 ) -> None:
     """Pack a folder of files into tar shards of mixed samples, with hashes and an index, for `muster.training.data`.
 
-    Where every sample lies in a folder, the number of that folder becomes its label (the part `cls`). A shard appears
-    only when it is whole; the same command goes on after an interruption, and the same files give the same bytes.
+    Where every sample lies in a folder, the number of that folder becomes its label (the part `cls`). A shard
+    appears only when it is complete; after an interruption the same command continues, and the same files give the
+    same bytes.
 
     \b
     Examples:

@@ -47,7 +47,7 @@ def diff(
     right: Annotated[str, argument("RIGHT", "NAME:VERSION.")],
     as_json: Json = False,
 ) -> None:
-    """Compare two versions of data assets by what they hold: files that came, went or changed.
+    """Compare two versions of data assets: files that were added, removed or changed.
 
     \b
     Examples:

@@ -34,7 +34,7 @@ def cp(
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Copy a file or folder to, from or between datastores: in parallel, verified, directly where that can be.
+    """Copy a file or folder to, from or between datastores: in parallel, verified, directly where possible.
 
     One file gets the target's name, or goes into a folder that is there or ends in a slash. The files of a folder go
     below the target. What is there with the same content is skipped; what differs is refused without --overwrite. A
@@ -167,7 +167,7 @@ def _tell_left_out(prepared: Prepared) -> None:
         first = ", ".join(found.ignored[:3]) + (", …" if len(found.ignored) > 3 else "")
         notice(f"left out, named by an ignore file: {first} (--no-ignore copies it)")
     for names, what in (
-        (found.left_out, "neither a file nor a folder"),
+        (found.left_out, "links to folders, pipes and the like"),
         (found.outside, "links that lead out of the datastore"),
         (found.empty, "empty folders, which storages do not know"),
     ):

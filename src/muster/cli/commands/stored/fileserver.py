@@ -50,9 +50,9 @@ def create(
     no_wait: NoWait = False,
     as_json: Json = False,
 ) -> None:
-    """Create a file server: a node that holds data and serves them read-only over NFS (version 4).
+    """Create a file server: a node that holds data and serves it read-only over NFS (version 4).
 
-    It needs nfs-ganesha on the node, and an agent that runs as root. See docs/fileserver.md.
+    By nfs-ganesha where it is installed and the node's agent runs as root, else by Muster's own server.
 
     \b
     Examples:
@@ -107,7 +107,7 @@ def fill(
     no_wait: NoWait = False,
     as_json: Json = False,
 ) -> None:
-    """Bring the files of a datastore's folder or a data asset to a file server.
+    """Copy the files of a datastore's folder or a data asset to a file server.
 
     Every file is verified before clients see it. A fill that is interrupted goes on where it was; the same one typed
     again fetches what is new or has changed.
@@ -156,7 +156,7 @@ def resize(name: Name, size: Size = None, as_json: Json = False) -> None:
 
 
 def restart(name: Name, no_wait: NoWait = False, as_json: Json = False) -> None:
-    """Start a file server that failed or was stopped; one that serves is started anew. Its data stay.
+    """Start a file server that failed or was stopped, or restart one that serves. Its data stays.
 
     \b
     Examples:

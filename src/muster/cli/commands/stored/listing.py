@@ -29,7 +29,7 @@ def ls(
     recursive: Annotated[bool, switch("Every file below, not only the first level.", "--recursive", "-r")] = False,
     as_json: Json = False,
 ) -> None:
-    """List what lies at an address: files, and folders with what is below them.
+    """List what is at an address: files, and folders with what they contain.
 
     \b
     Examples:
@@ -48,7 +48,7 @@ def ls(
 
 
 def du(address: Address, as_json: Json = False) -> None:
-    """Say how much lies at an address, and below each of its folders.
+    """Show how much data is at an address, and in each of its folders.
 
     \b
     Examples:
@@ -121,11 +121,11 @@ def rm(
 
 def watch(
     address: Address,
-    every: Annotated[str, option("TIME", "How often it is looked at.", "--every")] = "5s",
+    every: Annotated[str, option("TIME", "How often to check.", "--every")] = "5s",
     lasts: Annotated[str | None, option("TIME", "For how long (default: until Ctrl-C).", "--for")] = None,
     as_json: Json = False,
 ) -> None:
-    """Say which files come, change and go at an address, as it happens.
+    """Watch an address, and print which files are added, changed and removed.
 
     \b
     Examples:

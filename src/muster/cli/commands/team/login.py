@@ -73,7 +73,7 @@ def login(
     print_result(found, [f"logged in to {link.url} as {me.name} ({me.role})"], as_json)
     own = find_folder(Path.cwd())
     if not here and own is not None and own == locate():
-        say(f"This folder has a workspace of its own ({own}), which commands here go on using.")
+        say(f"This folder has its own workspace ({own}), which commands here go on using.")
 
 
 def logout(here: Annotated[bool, switch("Forget the server of this folder.")] = False, as_json: Json = False) -> None:

@@ -36,7 +36,7 @@ def watch(
     quiet: Quiet = _QUIET,
     as_json: Json = False,
 ) -> None:
-    """Have somebody told of one run: `muster notify RUN TO` for short.
+    """Notify somebody about one run; `muster notify RUN TO` for short.
 
     \b
     Examples:
@@ -59,10 +59,10 @@ def add(
     quiet: Quiet = _QUIET,
     as_json: Json = False,
 ) -> None:
-    """Add a receiver: it is told of your runs, of all, or of those whose job file names it.
+    """Add a receiver for your runs, for all runs, or for runs whose job file names it.
 
-    Hooks of Slack, Teams and ntfy.sh are known by their host; slack+, teams+ and ntfy+ before the address say so of
-    others. A plain webhook gets JSON, signed with a secret that is printed once.
+    Hooks of Slack, Teams and ntfy.sh are recognised by their host; for other hosts put slack+, teams+ or ntfy+
+    before the address. A plain webhook gets JSON, signed with a secret that is printed once.
 
     \b
     Examples:
@@ -84,12 +84,10 @@ def add(
 
 
 def list_(
-    run: Annotated[
-        str | None, argument("RUN", "Who is told of this run in particular; without it: of the workspace's.")
-    ] = None,
+    run: Annotated[str | None, argument("RUN", "Receivers for this run; without it, those of the workspace.")] = None,
     as_json: Json = False,
 ) -> None:
-    """List receivers, and what came of the last message to each.
+    """List receivers, with the result of the last message to each.
 
     \b
     Examples:
@@ -111,7 +109,7 @@ def list_(
 
 
 def test(name: Name, as_json: Json = False) -> None:
-    """Send a receiver a message now, and say what it answers.
+    """Send a test message to a receiver, and print its answer.
 
     \b
     Examples:

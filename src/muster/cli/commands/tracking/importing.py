@@ -16,10 +16,10 @@ Uri = Annotated[str, argument("URI", "An mlruns folder, an mlflow.db, or the add
 
 
 def mlflow(uri: Uri, as_json: Json = False) -> None:
-    """Bring the runs of an MLflow store in: experiments, parameters, metrics, tags and files.
+    """Import the runs of an MLflow store: experiments, parameters, metrics, tags and files.
 
-    Runs that were brought in before are left as they are, so it can be called again. MLFLOW_TRACKING_TOKEN is shown
-    to a server that wants one.
+    Runs that were imported before are left as they are, so you can run it again. If the server wants a token, set
+    MLFLOW_TRACKING_TOKEN.
 
     \b
     Examples:
@@ -29,6 +29,6 @@ def mlflow(uri: Uri, as_json: Json = False) -> None:
     store = open_store(uri, os.environ.get("MLFLOW_TRACKING_TOKEN", ""))
     target = MlflowCalls(connect().calls.address)
     brought, known = Importer(store, target, say).run()
-    say(f"{brought} runs were brought in" + (f", {known} were here already" if known else ""))
+    say(f"{brought} runs were imported" + (f", {known} were here already" if known else ""))
     if as_json:
         print_json({"brought": brought, "known": known})

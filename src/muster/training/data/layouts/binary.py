@@ -23,6 +23,9 @@ _NUMBERS = {"int": "<i8", "float": "<f8", "bool": "?"} | {
     f"{kind}{bits}": f"<{kind[0]}{bits // 8}" for kind in ("int", "uint", "float") for bits in (8, 16, 32, 64)
 }
 
+_MOST_SAMPLES = 1 << 30
+"""Of one file: their places are numbers of 32 bits, four bytes each."""
+
 
 @dataclass(frozen=True)
 class Column:
@@ -49,6 +52,8 @@ class BinaryShards(Layout):
     def __init__(self, name: str, files: Sequence[str], counts: Sequence[int], columns: Sequence[Column]) -> None:
         if outside := [file for file in files if not is_safe_path(file)]:
             raise ValueError(f"it names a file {outside[0]!r}, which would leave its folder")
+        if wrong := [count for count in counts if not 0 <= count < _MOST_SAMPLES]:
+            raise ValueError(f"it names a file of {wrong[0]} samples")
         self.name = name
         self._files, self.counts, self._columns = list(files), list(counts), list(columns)
 

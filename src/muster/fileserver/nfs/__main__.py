@@ -1,0 +1,3 @@
+from muster.fileserver.nfs.serving import main
+
+main()

@@ -1,0 +1,115 @@
+"""The modules of `azureml` inside a run: each that a submission script finds is there.
+
+Runs, data, models, secrets and errors mean the run. What belongs to the submission can be imported, as scripts that are
+submitted and trained in one file do, and says when it is used that a rank is no place for it.
+"""
+
+import importlib
+from importlib.abc import Loader
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any, Callable, Dict, Mapping, Optional
+
+from muster.errors import MusterError
+from muster.runtime import inside
+from muster.runtime.azureml_names import MODULES, refusal, refused_module
+from muster.runtime.run import Run
+from muster.runtime.workspace import Keyvault, Workspace
+
+VERSION = "1.60.0"
+"""Of the SDK whose names these are."""
+
+
+class Credential:
+    """Accepted and not used: a rank is who its run is."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+    def get_token(self, *scopes: str, **kwargs: Any) -> str:
+        return ""
+
+    def get_authentication_header(self) -> Dict[str, str]:
+        return {}
+
+
+def get_run(*args: Any, **kwargs: Any) -> Run:
+    """The run that this rank belongs to."""
+    return Run.get_context()
+
+
+def get_portal_url(*args: Any, **kwargs: Any) -> str:
+    """How to see the run from a terminal."""
+    return Run.get_context().get_portal_url()
+
+
+def set_diagnostics_collection(send_diagnostics: bool = True, verbosity: Any = None) -> None:
+    """Nothing is collected."""
+
+
+_HERE: Mapping[str, Any] = {
+    **{name: getattr(inside, name) for name in inside.__all__},
+    "FileDataset": inside.InputDataset,
+    "TabularDataset": inside.InputDataset,
+    "Keyvault": Keyvault,
+    "Run": Run,
+    "VERSION": VERSION,
+    "Workspace": Workspace,
+    "__version__": VERSION,
+    "get_portal_url": get_portal_url,
+    "get_run": get_run,
+    "set_diagnostics_collection": set_diagnostics_collection,
+}
+
+
+def find(name: str) -> Optional[ModuleSpec]:
+    """Where a module of `azureml` comes from that nobody else has; None for one that Muster does not know either."""
+    if name in MODULES:
+        return ModuleSpec(name, _Loader(), is_package=True)
+    return ModuleSpec(name, _Refusing()) if refused_module(name) else None
+
+
+class _Loader(Loader):
+    """Makes a module of the table."""
+
+    def create_module(self, spec: ModuleSpec) -> Optional[ModuleType]:
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        names = MODULES[module.__name__]
+        found = {name: _stand_in(name, where) for name, where in names.items()}
+        vars(module).update(found, __all__=[*found], __getattr__=_missing(module.__name__))
+
+
+class _Refusing(Loader):
+    """Says what to do instead of importing a module that is none of Muster's."""
+
+    def create_module(self, spec: ModuleSpec) -> Optional[ModuleType]:
+        raise ModuleNotFoundError(refusal(spec.name), name=spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """No module gets this far."""
+
+
+def _stand_in(name: str, where: str) -> Any:
+    home, _, other = where.partition(":")
+    if name in _HERE:
+        return _HERE[name]
+    if other == "NoCredential":
+        return Credential
+    if home in ("muster.errors", "muster.runtime.run"):
+        return getattr(importlib.import_module(home), other or name)
+    if name.endswith(("Exception", "Error")):
+        return MusterError
+    return inside.elsewhere(name)
+
+
+def _missing(module: str) -> Callable[[str], Any]:
+    def __getattr__(name: str) -> Any:
+        # `import azureml.core.run` asks the package for the module first.
+        if name.startswith("__") or "{}.{}".format(module, name) in MODULES:
+            raise AttributeError(name)
+        # Of an AttributeError `from … import …` would drop the text.
+        raise ImportError(refusal("{}.{}".format(module, name), MODULES[module]), name=module)
+
+    return __getattr__

@@ -1,1 +1,0 @@
-"""Modules under the names that scripts import, laid out as packages of their own: see `parts/azureml.py`."""

@@ -1,5 +1,0 @@
-"""`azureml.core.dataset`, inside a run."""
-
-from muster.runtime.inside import Dataset
-
-__all__ = ["Dataset"]

@@ -1,5 +1,0 @@
-"""`azureml.core.experiment`, inside a run."""
-
-from muster.runtime.inside import Experiment
-
-__all__ = ["Experiment"]
