@@ -28,9 +28,11 @@ _SMOOTHING = 0.3
 class PeerTrouble(Exception):
     """A block did not come from a peer."""
 
-    def __init__(self, message: str, *, unreachable: bool = False) -> None:
+    def __init__(self, message: str, *, unreachable: bool = False, passing: bool = False) -> None:
         super().__init__(message)
         self.unreachable = unreachable
+        self.passing = passing
+        """The next request may succeed: the peer is asked once more before others are."""
 
 
 @dataclass
@@ -45,6 +47,8 @@ class Known:
     got: int = 0
     """Blocks that came from it."""
     unreachable: bool = False
+    passing_troubles: int = 0
+    """In a row."""
     avoided_until: float = 0.0
 
     def renewed(self, offer: PeerOffer, count: int) -> None:
@@ -58,7 +62,13 @@ class Known:
         rate = size / max(seconds, 1e-6)
         self.rate = rate if self.rate is None else self.rate + _SMOOTHING * (rate - self.rate)
         self.got += 1
-        self.unreachable = False
+        self.unreachable, self.passing_troubles = False, 0
+
+    def failed(self, trouble: PeerTrouble, now: float) -> None:
+        """It did not give a block."""
+        self.passing_troubles = self.passing_troubles + 1 if trouble.passing else 0
+        if self.passing_troubles != 1:
+            self.avoid(now, trouble.unreachable)
 
     def avoid(self, now: float, unreachable: bool = False) -> None:
         self.unreachable = unreachable
@@ -126,7 +136,9 @@ class Connections:
                     said = response.read(300).decode(errors="replace")
                     # Who refuses what the server signed, by its clock for example, will go on to do so.
                     raise PeerTrouble(
-                        f"{offer.node} answered {response.status} {said}", unreachable=response.status == 403
+                        f"{offer.node} answered {response.status} {said}",
+                        unreachable=response.status == 403,
+                        passing=response.status == 404,
                     )
                 if response.headers.get("Content-Length") != str(len(view)):
                     raise PeerTrouble(f"{offer.node} has a block {block} of another size")
@@ -134,7 +146,7 @@ class Connections:
                 while filled < len(view):
                     got = response.readinto(view[filled : filled + PIECE_BYTES])
                     if not got:
-                        raise PeerTrouble(f"{offer.node} broke off")
+                        raise PeerTrouble(f"{offer.node} broke off", passing=True)
                     filled += got
                     following.filled(filled)
                 if response.read(1):

@@ -175,10 +175,10 @@ class Ledger:
             peer.avoid(now)
 
     def failed(self, fetch: Fetch, trouble: PeerTrouble, now: float) -> None:
-        """A peer did not give a block: others are asked for a while."""
+        """A peer did not give a block."""
         self._landed(fetch)
         if fetch.peer is not None:
-            self.peers[fetch.peer].avoid(now, trouble.unreachable)
+            self.peers[fetch.peer].failed(trouble, now)
 
     def lied(self, fetch: Fetch) -> None:
         """A peer gave wrong bytes: it is not asked any more."""

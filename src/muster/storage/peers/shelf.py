@@ -18,7 +18,7 @@ from pathlib import Path
 
 from muster.host.files import read_json, write_json
 from muster.storage.connectors.base import PIECE_BYTES
-from muster.storage.peers.blocks import Row
+from muster.storage.peers.blocks import Part, Row
 from muster.storage.staging.model import stored_path
 from muster.wire.codec import OMIT, WireError, from_json, to_json
 from muster.wire.data.access import FileEntry
@@ -185,17 +185,27 @@ def whole_hashes(cache: Path, name: str, count: int) -> Mapping[int, str] | None
 
 
 def _pieces(folder: Path, row: Row, block: int) -> Iterator[bytes]:
-    for part in row.parts(block):
-        descriptor = os.open(folder / stored_path(part.entry), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-        try:
-            for offset in range(part.offset, part.offset + part.length, PIECE_BYTES):
-                length = min(PIECE_BYTES, part.offset + part.length - offset)
-                data = os.pread(descriptor, length, offset)
-                if len(data) != length:
-                    raise Missing(f"block {block} is shorter here than it should be")
-                yield data
-        finally:
-            os.close(descriptor)
+    # Opened once: a content that is given its name while it is read stays where it is for whoever holds its folder.
+    held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for part in row.parts(block):
+            yield from _read_part(held, part, block)
+    finally:
+        os.close(held)
+
+
+def _read_part(folder: int, part: Part, block: int) -> Iterator[bytes]:
+    descriptor = os.open(stored_path(part.entry), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=folder)
+    try:
+        end = part.offset + part.length
+        for offset in range(part.offset, end, PIECE_BYTES):
+            length = min(PIECE_BYTES, end - offset)
+            data = os.pread(descriptor, length, offset)
+            if len(data) != length:
+                raise Missing(f"block {block} is shorter here than it should be")
+            yield data
+    finally:
+        os.close(descriptor)
 
 
 def _lines(raw: bytes) -> Iterator[_Line]:

@@ -11,6 +11,7 @@ from muster.wire.node.peers import BlockHash, BlocksAnswer, PeerOffer
 COUNT = 8
 CERTIFICATE = made_for(["127.0.0.1"])[0].decode()
 GONE = PeerTrouble("gone", unreachable=True)
+BROKEN_OFF = PeerTrouble("broken off", passing=True)
 
 
 def ledger() -> Ledger:
@@ -60,6 +61,17 @@ def test_who_cannot_be_reached_is_avoided_for_a_while_and_said_once_nobody_is_le
     assert report.avoid == ("b",)
     assert report.unreachable
     assert mine.choose(100.0) is not None
+
+
+def test_who_breaks_off_is_asked_once_more_before_it_is_avoided() -> None:
+    mine = ledger()
+    mine.take(answer(offer("b")), [], 0.0)
+    for _ in range(2):
+        fetch = mine.choose(0.0)
+        assert fetch is not None
+        assert fetch.peer == "b"
+        mine.failed(fetch, BROKEN_OFF, 0.0)
+    assert mine.choose(0.1) is None
 
 
 def test_a_liar_is_reported_and_never_asked_again() -> None:
