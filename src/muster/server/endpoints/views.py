@@ -103,7 +103,7 @@ def _deployment(
     return DeploymentView(
         name=row.name,
         endpoint=row.endpoint,
-        state=_state(newest, serving),
+        state="updating" if _is_taking_over(context, endpoint, runs, newest, door) else _state(newest, serving),
         traffic=endpoint.traffic.get(row.name, 0),
         mirror=endpoint.mirror.get(row.name, 0),
         revision=row.revision,
@@ -125,6 +125,18 @@ def _deployment(
         requests=context.endpoints.figures(door.run_id if door is not None else None).get(row.name),
         replicas=_together([item for item in own if item is not None]),
     )
+
+
+def _is_taking_over(
+    context: Context, endpoint: Row[Any], runs: Sequence[Row[Any]], newest: Row[Any] | None, door: Row[Any] | None
+) -> bool:
+    """Whether the newest revision answers, and older ones may still be asked, too."""
+    if newest is None or newest.state != control.SERVING or newest.status in states.TERMINAL:
+        return False
+    older = {run.state for run in runs if run.revision < newest.revision and run.status not in states.TERMINAL}
+    report = context.endpoints.of(door.run_id) if door is not None else None
+    is_door_behind = report is not None and report.seen < endpoint.version
+    return control.SERVING in older or (control.DRAINING in older and is_door_behind)
 
 
 def _first(parts: Sequence[Row[Any]]) -> Row[Any] | None:
