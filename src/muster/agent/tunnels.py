@@ -165,13 +165,13 @@ class Relay:
             near.close()
 
     def _turn(self, joined: tuple[TlsEnd, SocketEnd, Duct, Duct], waiting: Waiting) -> None:
-        far, near, *ducts = joined
-        for duct in ducts:
-            waits = duct.turn()
-            if duct.ended:
-                # Both ways: an end says by a frame that only its own way is over.
-                far.close()
-                near.close()
-                self._joined.remove(joined)
-                return
-            waiting.add(waits)
+        far, near, inwards, outwards = joined
+        for duct in (inwards, outwards):
+            waiting.add(duct.turn())
+        # A session that has said everything leaves when the other end does: what is closed earlier may not arrive.
+        if inwards.ended or outwards.broken or (outwards.ended and near.is_hung_up):
+            far.close()
+            near.close()
+            self._joined.remove(joined)
+        elif outwards.ended:
+            waiting.add([(near.fileno(), 0)])

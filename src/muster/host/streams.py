@@ -72,6 +72,13 @@ class SocketEnd(End):
         except OSError:
             pass
 
+    @property
+    def is_hung_up(self) -> bool:
+        """Whether the other side has closed, and does not only write nothing more."""
+        look = select.poll()
+        look.register(self._socket.fileno(), 0)
+        return bool(look.poll(0))
+
     def close(self) -> None:
         self._socket.close()
 
@@ -160,16 +167,21 @@ class Duct:
         self._buffer = memoryview(bytearray(frames.PIECE_BYTES))
         self._left = self._buffer[:0]
         self.ended = False
+        """The source has ended, and all that came from it was passed on."""
+        self.broken = False
+        """Nobody takes what comes from the source."""
 
     def turn(self) -> list[tuple[int, int]] | None:
         """Move what can be moved; what to wait for, or None where there is more to do."""
+        if self.ended or self.broken:
+            return []
         for _ in range(_AT_ONCE):
             while self._left:
                 count = self._sink.write(self._left)
                 if count is None:
                     return [(self._sink.fileno(), WRITE)]
                 if count == 0:
-                    self.ended = True
+                    self.broken = True
                     return []
                 self._left = self._left[count:]
             got = self._source.read_into(self._buffer)

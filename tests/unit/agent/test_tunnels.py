@@ -6,9 +6,12 @@ import os
 import socket
 import ssl
 import threading
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.conftest import wait_until
 
 from muster.agent.threads import Loop
@@ -75,7 +78,9 @@ def test_the_keeper_is_told_all_that_it_needs() -> None:
     assert command["terminal"] == [24, 80, "vt100"] and command["addresses"] == ["10.0.0.1"]
 
 
-def test_bytes_pass_through_tls_both_ways_until_either_side_ends(tmp_path: Path) -> None:
+@pytest.fixture
+def joined(tmp_path: Path) -> Iterator[tuple[ssl.SSLSocket, socket.socket, Relay]]:
+    """The server's end, the session's end, and the relay between them."""
     certificate, key = self_signed(tmp_path, "localhost")
     serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     serving.load_cert_chain(certificate, key)
@@ -90,6 +95,16 @@ def test_bytes_pass_through_tls_both_ways_until_either_side_ends(tmp_path: Path)
     far, (keeper, near) = made[0], socket.socketpair()
     relay = Relay()
     relay.add(network, keeper)
+    yield far, near, relay
+    relay.close()
+    far.close()
+    near.close()
+
+
+def test_bytes_pass_through_tls_both_ways_until_either_side_ends(
+    joined: tuple[ssl.SSLSocket, socket.socket, Relay],
+) -> None:
+    far, near, relay = joined
     given = os.urandom(3 << 20)
     sending = threading.Thread(target=far.sendall, args=(given,))
     sending.start()
@@ -102,12 +117,46 @@ def test_bytes_pass_through_tls_both_ways_until_either_side_ends(tmp_path: Path)
     near.close()
     assert far.recv(10) == b""
     wait_until(lambda: not relay._joined, 5.0)
-    relay.close()
+
+
+def test_a_session_that_has_said_everything_leaves_after_the_other_end(
+    joined: tuple[ssl.SSLSocket, socket.socket, Relay],
+) -> None:
+    far, near, relay = joined
+    near.sendall(b"all")
+    near.shutdown(socket.SHUT_WR)
+    assert _read(far, 3) == b"all"
+    far.settimeout(0.2)
+    with pytest.raises(TimeoutError):
+        far.recv(1)
     far.close()
+    assert near.recv(1) == b""
+    wait_until(lambda: not relay._joined, 5.0)
+
+
+def test_what_a_session_said_last_arrives_although_it_is_gone_and_is_still_spoken_to(
+    joined: tuple[ssl.SSLSocket, socket.socket, Relay],
+) -> None:
+    far, near, relay = joined
+    near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+    near.setblocking(False)
+    given, sent = os.urandom(8 << 20), 0
+    with suppress(BlockingIOError):
+        # As much as there is room for, while nobody reads it.
+        while sent < len(given):
+            sent += near.send(given[sent : sent + 10_000])
+    near.close()
+    for _ in range(3):
+        far.sendall(b"unheard")
+    given = given[:sent]
+    assert _read(far, len(given)) == given
+    wait_until(lambda: not relay._joined, 5.0)
 
 
 def _read(end: socket.socket, size: int) -> bytes:
     got = bytearray()
     while len(got) < size:
-        got += end.recv(size - len(got))
+        piece = end.recv(size - len(got))
+        assert piece, f"it ends after {len(got)} of {size} bytes"
+        got += piece
     return bytes(got)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import socket
@@ -9,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from muster.host import frames
-from muster.host.streams import End, Incoming, Outgoing, SocketEnd, Waiting
+from muster.host.streams import READ, End, Incoming, Outgoing, SocketEnd, Waiting
 
 _STOPPED_S = 0.5
 STOPPED = "the attempt is being stopped"
@@ -26,6 +27,8 @@ class Carrier:
         self._tunnel = SocketEnd(tunnel)
         self._outgoing = Outgoing(self._tunnel, {})
         self._stopped = False
+        self._deadline = math.inf
+        """Of finishing."""
         self._wake, self._wake_write = os.pipe()
         for end in (self._wake, self._wake_write):
             os.set_blocking(end, False)
@@ -78,15 +81,35 @@ class Carrier:
                 os.read(self._wake, 4096)
 
     def finish(self, patience_s: float) -> None:
-        """Send what is left, for so long at most, and no longer than a moment once the attempt ends."""
-        deadline = time.monotonic() + patience_s
-        while not self._outgoing.drained and not self._outgoing.broken and time.monotonic() < deadline:
-            waiting = Waiting()
-            waiting.add(self._outgoing.turn())
-            if not self._outgoing.drained:
-                waiting.watch(self._wake)
-                if self._wake in waiting.wait(max(0.01, deadline - time.monotonic())):
-                    os.read(self._wake, 4096)
-            if self._stopped:
-                deadline = min(deadline, time.monotonic() + _STOPPED_S)
+        """Send what is left and wait until the other end leaves, for so long at most.
+
+        No longer than a moment once the attempt ends. Who closes earlier may take back what has not arrived yet.
+        """
+        self._deadline = time.monotonic() + patience_s
+        outgoing = self._outgoing
+        while not outgoing.drained and not outgoing.broken and self._has_time:
+            waits = outgoing.turn()
+            if not outgoing.drained:
+                self._wait(waits)
         self._tunnel.finish()
+        target = memoryview(bytearray(frames.PIECE_BYTES))
+        while not outgoing.broken and self._has_time:
+            got = self._tunnel.read_into(target)
+            if got == 0:
+                return
+            if got is None:
+                self._wait([(self._tunnel.fileno(), READ)])
+
+    @property
+    def _has_time(self) -> bool:
+        return time.monotonic() < self._deadline
+
+    def _wait(self, waits: list[tuple[int, int]] | None) -> None:
+        """Until there is something to do, or no time left for it."""
+        waiting = Waiting()
+        waiting.add(waits)
+        waiting.watch(self._wake)
+        if self._wake in waiting.wait(max(0.01, self._deadline - time.monotonic())):
+            os.read(self._wake, 4096)
+        if self._stopped:
+            self._deadline = min(self._deadline, time.monotonic() + _STOPPED_S)
