@@ -130,39 +130,39 @@ print(r, s.item())
         misleading=(r"firewall|memory|port\b",),
     ),
     Gang(
-        name="v-more-new-group-on-some",
-        way="new_group is called by two of four ranks only; the limit passes",
+        name="v-more-pipeline-both-receive",
+        way="both stages of a pipeline receive before they send; the limit passes",
         code="timeout",
-        also_codes=("collective", "rendezvous"),
+        also_codes=("collective",),
         rank=None,
-        also=(0, 1, 2, 3),
+        also=(0, 1),
+        processes=2,
         limit_s=25,
-        command="python -u groups.py",
+        command="python -u pipe.py",
         files={
-            "groups.py": """import torch
+            "pipe.py": """import torch
 import torch.distributed as dist
 
 dist.init_process_group("gloo")
-rank = dist.get_rank()
-print("rank", rank, "makes its groups")
-if rank in (0, 1):
-    tp = dist.new_group([0, 1])
-    t = torch.ones(2)
-    dist.all_reduce(t, group=tp)
-    print("rank", rank, "tensor parallel group ok", t.tolist())
-dist.barrier()
-print("rank", rank, "ready")
+stage = dist.get_rank()
+peer = 1 - stage
+act = torch.zeros(4, 16)
+for micro in range(3):
+    print(f"stage {stage}: micro batch {micro}: waiting for activations of stage {peer}")
+    dist.recv(act, src=peer)
+    dist.send(act * 2, dst=peer)
+print(f"stage {stage}: done")
 """
         },
-        wanted=("new_group", "dist.new_group([0, 1])", "dist.barrier()", "time limit"),
-        helpful=(r"new_group|groups\.py|every rank|all ranks",),
+        wanted=("waiting for activations of stage", "dist.recv(act, src=peer)", "recv"),
+        helpful=(r"pipe\.py|recv|send|order|deadlock",),
         misleading=(r"firewall|memory|interface",),
     ),
     Gang(
         name="v-more-pipeline-recv-shape",
         way="stage 1 of a pipeline expects activations of another width",
         code="exception",
-        also_codes=("collective",),
+        also_codes=("collective", "signal"),
         rank=1,
         also=(0,),
         processes=2,
@@ -454,7 +454,7 @@ for step in range(120):
         name="v-more-async-op-order",
         way="one rank calls its collectives in another order; sizes differ and gloo complains",
         code="exception",
-        also_codes=("collective",),
+        also_codes=("collective", "signal"),
         rank=1,
         also=(0, 2),
         processes=3,
