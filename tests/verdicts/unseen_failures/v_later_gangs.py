@@ -125,11 +125,10 @@ print("start")
         name="v-later-stale-init-file",
         way="a file:// rendezvous whose file stayed from an earlier job",
         code="rendezvous",
-        also_codes=("collective", "timeout"),
+        also_codes=("collective",),
         rank=None,
         also=(0, 1),
         processes=2,
-        limit_s=40,
         command="cp leftover.bin shared_init_$RANK; python train.py",
         files={
             "leftover.bin": "stale",
@@ -271,7 +270,7 @@ print(len(state))
         code="timeout",
         rank=2,
         processes=3,
-        limit_s=25,
+        limit_s=75,
         command="python -u anneal.py",
         files={
             "anneal.py": """import torch, torch.distributed as dist

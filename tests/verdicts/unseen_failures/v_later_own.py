@@ -111,7 +111,7 @@ else:
         way="an XML-RPC server answers with a fault of its own exception",
         code="exception",
         rank=0,
-        also=(1,),
+        also=(1, 2),
         command="python -u registry.py",
         files={
             "registry.py": """import os, time, xmlrpc.client

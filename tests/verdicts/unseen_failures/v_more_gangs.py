@@ -137,7 +137,7 @@ print(r, s.item())
         rank=None,
         also=(0, 1),
         processes=2,
-        limit_s=25,
+        limit_s=75,
         command="python -u pipe.py",
         files={
             "pipe.py": """import torch
