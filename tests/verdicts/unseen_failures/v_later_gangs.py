@@ -122,16 +122,15 @@ print("start")
         misleading=(r"firewall|memory",),
     ),
     Gang(
-        name="v-later-stale-init-file",
-        way="a file:// rendezvous whose file stayed from an earlier job",
+        name="v-later-init-file-apart",
+        way="a file:// rendezvous with a file of its own for each rank",
         code="rendezvous",
         also_codes=("collective",),
         rank=None,
         also=(0, 1),
         processes=2,
-        command="cp leftover.bin shared_init_$RANK; python train.py",
+        command="python train.py",
         files={
-            "leftover.bin": "stale",
             "train.py": """import datetime, os
 import torch.distributed as dist
 rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
