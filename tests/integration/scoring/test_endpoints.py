@@ -231,7 +231,9 @@ def test_what_dies_costs_only_what_was_inside_it(cli: Any, deploy: Any) -> None:
     front[0].kill()
     front[1].kill()
     wait_until(lambda: _answers(ask), 60, "another front door")
-    assert ask.view()["state"] == "ready" and ask.color() == "blue"
+    # The new server hears of the replicas within a moment.
+    wait_until(lambda: ask.view()["state"] == "ready", 60, "word of the replicas")
+    assert ask.color() == "blue"
 
 
 def _answers(ask: Asking) -> bool:
