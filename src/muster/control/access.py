@@ -1,4 +1,4 @@
-"""Who may do what: one table, and one function that every call asks. Pure."""
+"""Who may do what: one table, and one function that checks every call against it. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ AGENT: Final = "agent"
 RUN: Final = "run"
 GRANT: Final = "grant"
 Holder = Role | Literal["agent", "run", "grant"]
-"""Who shows a token: a person in a role, a node's agent, a run, or somebody with a grant."""
+"""Who presents a token: a person in a role, a node's agent, a run, or somebody with a grant."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Caller:
     subject: str
     """A person's name, a node, or a run."""
     token: str = ""
-    """The id of the token, which is no secret."""
+    """The id of the token; not a secret."""
 
     @property
     def is_person(self) -> bool:
@@ -33,7 +33,7 @@ class Caller:
 
 
 class Action(Enum):
-    """What can be asked of the server; the value is its name in the audit log."""
+    """What a caller can do on the server; the value is its name in the audit log."""
 
     READ = "read"
     SUBMIT = "run.submit"
@@ -72,10 +72,10 @@ Reach = Literal["no", "own", "all"]
 
 @dataclass(frozen=True)
 class Rule:
-    """Whose things each kind of caller may do something to; an administrator may do everything to all."""
+    """On whose things each kind of caller may act; an administrator may act on everybody's."""
 
     text: str
-    """What it is, for people."""
+    """The action in words, for messages."""
     reader: Reach
     member: Reach
     run: Reach = "no"
@@ -121,34 +121,34 @@ RULES: Mapping[Action, Rule] = {
 UNRECORDED = frozenset(
     {Action.READ, Action.READ_CODE, Action.READ_DATA, Action.READ_AUDIT, Action.SEND_CODE, Action.SERVE_NODE}
 )
-"""What the audit log leaves out where it was allowed: looking, and what has no effect by itself."""
+"""Actions that the audit log leaves out when they are allowed: reading, and what has no effect by itself."""
 
 _OF_AGENTS = frozenset({Action.SERVE_NODE, Action.READ_CODE})
 _OF_GRANTS = frozenset({Action.READ_DATA, Action.WRITE_DATA, Action.DELETE_DATA})
 
 
 def reach(caller: Caller, action: Action) -> Reach:
-    """To whose things a caller may do something."""
+    """On whose things a caller may perform an action."""
     if caller.role == ADMIN:
         return "all"
     if caller.role == AGENT:
-        # Which node and which attempts it speaks for is asked where they are known.
+        # Which node and which attempts it speaks for is checked where they are known.
         return "all" if action in _OF_AGENTS else "no"
     if caller.role == GRANT:
-        # Its own text says which files.
+        # The grant itself says which files.
         return "all" if action in _OF_GRANTS else "no"
     rule = RULES[action]
     return {MEMBER: rule.member, READER: rule.reader, RUN: rule.run}[caller.role]
 
 
 def may(caller: Caller, action: Action, owner: str | None = None) -> bool:
-    """Whether a caller may do something to what belongs to `owner`; None: it belongs to nobody."""
+    """Whether a caller may act on what belongs to `owner`; None: it belongs to nobody."""
     found = reach(caller, action)
     return found == "all" or (found == "own" and owner is not None and owner == caller.subject)
 
 
 def require(caller: Caller, action: Action, owner: str | None, what: str) -> None:
-    """Refuse what a caller may not do, in words that say who may."""
+    """Raise where a caller may not do this; the message says who may."""
     if may(caller, action, owner):
         return
     if reach(caller, action) == "own":
@@ -161,13 +161,13 @@ def require(caller: Caller, action: Action, owner: str | None, what: str) -> Non
 
 
 def require_any(caller: Caller, action: Action) -> None:
-    """Refuse a caller that may do this to nothing at all; whose thing it is is asked where that is known."""
+    """Raise where a caller may do this to nothing at all; the owner is checked where it is known."""
     if reach(caller, action) == "no":
         raise errors.AccessDenied(_refusal(caller, action), _hint(caller, action))
 
 
 def narrower(first: Role, second: Role) -> Role:
-    """The role that may less."""
+    """The role with fewer rights."""
     return max(first, second, key=ROLES.index)
 
 

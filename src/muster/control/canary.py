@@ -1,28 +1,28 @@
-"""Whether a deployment that gets some of the traffic for a try goes on with it. Pure."""
+"""Whether a canary, a new deployment that gets part of the traffic, keeps it. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 _FLOOR_MS = 5.0
-"""Below that nobody feels a difference: times of a few milliseconds double by chance."""
+"""Latencies below this are not compared: a few milliseconds double by chance."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How much worse than the others it may do."""
+    """How much worse than the others a canary may do."""
 
     errors_percent: float = 2.0
-    """So many more requests of a hundred may fail."""
+    """Its error rate may be higher by so many percentage points."""
     slower: float = 2.0
-    """So many times the others' 95th percentile may its own be."""
+    """Its 95th percentile may be so many times that of the others."""
     least_requests: int = 20
-    """Before there are so many, nothing is said."""
+    """With fewer requests than this no verdict is given."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What came of requests since the try began."""
+    """Requests and their outcome since the canary began."""
 
     requests: int = 0
     failed: int = 0
@@ -35,7 +35,7 @@ class Seen:
 
 
 def since(now: Seen, before: Seen) -> Seen:
-    """What is new since then; all of it where the process that counts has started again meanwhile."""
+    """What is new since `before`; everything where the counting process has restarted in between."""
     if now.requests < before.requests or now.failed < before.failed:
         return now
     return Seen(now.requests - before.requests, now.failed - before.failed, now.p95_ms)

@@ -1,24 +1,24 @@
-"""Whether a job waits for its data more than it computes: decided from what is logged of its ranks."""
+"""Whether a job waits for its data more than it computes: decided from the metrics that its ranks log."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 DATA_METRIC = "muster/data_s"
-"""Seconds that a rank has waited for data so far, as its script logs it."""
+"""Seconds that a rank has waited for data so far, as its script logs them."""
 COMPUTE_METRIC = "muster/compute_s"
 """Seconds that it has computed so far."""
 MEASURES = ((DATA_METRIC, COMPUTE_METRIC), ("muster/loader_wait_s", "muster/loader_rest_s"))
 """Pairs of seconds waited and not waited: the script's own, and what Muster measures in loaders (`parts/datawait`)."""
 ADVISED_SHARE = 0.5
-"""Who waits for more of the time is told."""
+"""A job that waits for a larger share of its time gets the advice."""
 WAITS = "waits for data"
-"""In the words of the advice."""
+"""A part of the advice by which it is recognized."""
 _ENOUGH_S = 30.0
 
 
 def advice(data_s: float, compute_s: float) -> str | None:
-    """What to tell somebody whose job waits more than it computes; None where it does not, or where it is too early."""
+    """Advice for a job that waits more than it computes; None where it does not, or where it is too early to say."""
     if data_s + compute_s < _ENOUGH_S or data_s <= ADVISED_SHARE * (data_s + compute_s):
         return None
     share = data_s / (data_s + compute_s)
@@ -29,7 +29,7 @@ def advice(data_s: float, compute_s: float) -> str | None:
 
 
 def waited(metrics: Mapping[str, object]) -> tuple[float, float] | None:
-    """The share of its time that a run waited for data, and the seconds that this was measured for."""
+    """The share of its time that a run waited for data, and over how many seconds this was measured."""
     for data, rest in MEASURES:
         data_s, rest_s = metrics.get(data), metrics.get(rest)
         if isinstance(data_s, int | float) and isinstance(rest_s, int | float) and data_s + rest_s > 0:

@@ -21,7 +21,7 @@ class Dependency:
 
 @dataclass(frozen=True)
 class Standing:
-    """What dependencies mean for a run now; nothing set: it may start."""
+    """What its dependencies mean for a run now; with nothing set it may start."""
 
     waits: str = ""
     """Why it still waits."""
@@ -30,13 +30,13 @@ class Standing:
 
 
 def parse(text: str) -> Dependency:
-    """`RUN` or `RUN:completed`, which must have completed; `RUN:ended`, however it ended."""
+    """`RUN` or `RUN:completed`: it must have completed; `RUN:ended`: it must have ended, in whatever way."""
     run, _, when = text.partition(":")
     return Dependency(run, when or COMPLETED)
 
 
 def standing(wanted: Sequence[str], statuses: Mapping[str, str]) -> Standing:
-    """Where a run stands, by the statuses of those that it waits for; one without a status was removed."""
+    """Where a run stands, by the statuses of the runs it waits for; one without a status was removed."""
     pending = []
     for item in map(parse, wanted):
         status = statuses.get(item.run)

@@ -1,4 +1,4 @@
-"""Whether a training has gone astray: decided from the losses that its ranks log."""
+"""Whether a training has diverged: decided from the losses that its ranks log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MARK = "is not a number"
 
 
 def diverged(points: Iterable[MetricPoint]) -> str | None:
-    """What to say where a loss is not a number any more; None where all are."""
+    """A notice where a loss is no longer a number; None where all are."""
     for point in points:
         if point.value in _NOT_NUMBERS and _LOSS.fullmatch(point.name):
             since = "" if point.step is None else f" since step {point.step:g}"
@@ -26,5 +26,5 @@ def diverged(points: Iterable[MetricPoint]) -> str | None:
 
 
 def is_said(notices: Iterable[str]) -> bool:
-    """Whether the run's notices have it already: every later loss is the same news."""
+    """Whether the run has such a notice already: every later loss would only repeat it."""
     return any(_MARK in text for text in notices)

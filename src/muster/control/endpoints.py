@@ -13,7 +13,7 @@ SERVING: Final = "serving"
 DRAINING: Final = "draining"
 ENDED: Final = "ended"
 AGAIN_S = 5.0
-"""After a run that served has ended by itself, before there is another."""
+"""Delay before a run that served and ended by itself is replaced."""
 
 Act = Literal["serve", "drain", "cancel", "forget", "replace", "lose", "again"]
 """`lose`: nobody answers any more where a run's replicas were; `again`: a run that failed gets new attempts."""
@@ -32,11 +32,11 @@ class Member:
     ready: int = 0
     """Replicas that answer."""
     unused: bool = False
-    """The front door sends nothing there any more, and has all answers."""
+    """The front door no longer sends anything there, and has every answer."""
     age_s: float = 0.0
-    """Since it is in its state."""
+    """How long it has been in its state."""
     lost: bool = False
-    """Its replicas are those of an attempt that is over."""
+    """Its replicas belong to an attempt that is over."""
 
     @property
     def is_over(self) -> bool:
@@ -60,7 +60,7 @@ class Step:
 
 
 def next_steps(members: Sequence[Member], wanted: Mapping[str, Wanted]) -> list[Step]:
-    """What to do now. Doing the same twice does no harm."""
+    """What to do now. Every step may be repeated without harm."""
     steps: list[Step] = []
     for member in members:
         if member.deployment is None:
@@ -78,7 +78,7 @@ def next_steps(members: Sequence[Member], wanted: Mapping[str, Wanted]) -> list[
         elif newest and member.state == STARTING and not member.is_over and _answers(members, member, goal):
             steps.append(Step("serve", member.run))
         elif newest and member.state == SERVING and member.status == states.FAILED and member.age_s >= AGAIN_S:
-            # It served, so that it is not the deployment that is bad.
+            # It served, so the deployment itself is not bad.
             steps.append(Step("again", member.run))
         elif member.lost:
             steps.append(Step("lose", member.run))
@@ -86,7 +86,7 @@ def next_steps(members: Sequence[Member], wanted: Mapping[str, Wanted]) -> list[
 
 
 def _answers(members: Sequence[Member], member: Member, goal: Wanted) -> bool:
-    """Whether a run may be asked: all parts of its revision together have what is wanted, or others serve already.
+    """Whether a run may get requests: its revision has all the replicas that are wanted, or others serve already.
 
     Also where none need stay: one that answers shows that the deployment is a good one.
     """

@@ -9,23 +9,23 @@ from muster.wire import states
 from muster.wire.data.fileservers import FileServerState
 
 AGAIN_S = 5.0
-"""After a run that served and ended by itself, before another one takes its place."""
+"""Delay before a run that served and ended by itself is replaced."""
 
 Step = Literal["start", "forget"]
 
 
 @dataclass(frozen=True)
 class Kept:
-    """A file server and its run, as they are recorded."""
+    """A file server and its run, as recorded."""
 
     status: str | None = None
     """The run's; None: it has none."""
     ended_s: float = 0.0
     """How long ago the run ended."""
     has_served: bool = False
-    """This run has served: what ended it may pass."""
+    """This run has served, so what ended it may be transient."""
     is_up: bool = False
-    """Its process has said a moment ago that it serves."""
+    """Its process reported a moment ago that it serves."""
     removes: bool = False
 
     @property
@@ -34,7 +34,7 @@ class Kept:
 
 
 def next_step(server: Kept) -> Step | None:
-    """What to do now; None: nothing. A run that never came to serve is not repeated: it would fail again."""
+    """What to do now; None: nothing. A run that never served is not repeated: it would fail again."""
     if not server.is_over:
         return None
     if server.removes:
@@ -46,7 +46,7 @@ def next_step(server: Kept) -> Step | None:
 
 
 def state_of(server: Kept) -> FileServerState:
-    """In a word."""
+    """The state that people see."""
     if server.removes:
         return "deleting"
     if not server.is_over:

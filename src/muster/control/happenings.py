@@ -29,11 +29,11 @@ _LONGEST_WAIT_S = 3600.0
 
 
 def happening_of(event: StateChanged | Note, created_at: float) -> Happening | None:
-    """What an event of a run that was created then tells people; None: nothing that they asked for."""
+    """What an event tells people about a run that was created at `created_at`; None: nothing to notify of."""
     if isinstance(event, Note):
         return events.NAN if is_said([event.text]) else None
     if event.status == states.QUEUED:
-        # The first time it was submitted, which is no news to who did it.
+        # The first time it is queued is no news to whoever submitted it.
         return events.RETRIES if event.at > created_at else None
     return _STATES.get(event.status)
 
@@ -44,5 +44,5 @@ def title(happening: Happening, run: str) -> str:
 
 
 def wait_s(tries: int) -> float:
-    """How long to wait after so many tries that failed."""
+    """How long to wait after so many failed tries."""
     return _WAITS_S[tries - 1] if 0 < tries <= len(_WAITS_S) else _LONGEST_WAIT_S

@@ -8,7 +8,7 @@ from muster import errors
 
 NONE, SANDBOX = "none", "sandbox"
 LEVELS = (NONE, SANDBOX)
-"""For the workspace: everybody's ranks may be the account that runs the server; or they are all in a sandbox."""
+"""For the workspace: anybody's ranks may run as the server's account, or all of them run in a sandbox."""
 
 
 class Ground(NamedTuple):
@@ -19,12 +19,12 @@ class Ground(NamedTuple):
     """Several people use the workspace."""
     is_admin: bool
     in_container: bool
-    """In an image, with no arguments of its own that could open it."""
+    """In an image, with no arguments of its own that could breach the container."""
     on_this_machine: bool
     trouble: str = ""
     """Why this machine has no sandbox."""
     takes_orders: bool = False
-    """The engine runs whatever ranks ask it for, as its own account: only a container is taken for a wall there."""
+    """The engine runs whatever ranks ask it for, as its own account: only a container counts as a barrier there."""
 
 
 def read_isolation(config: object) -> str:
@@ -49,7 +49,7 @@ def settle(asked: str | None, workspace: str, ground: Ground) -> str | None:
     if ground.takes_orders and not is_free:
         raise _refusal(ground, "Ray runs for a rank, in a sandbox too, whatever it asks for")
     wanted = asked or (workspace if workspace == SANDBOX else None)
-    # Other machines are asked when the job starts there.
+    # Other machines are checked when the job starts there.
     if wanted is None and not is_free and ground.on_this_machine and not ground.trouble:
         wanted = SANDBOX
     if wanted == SANDBOX:

@@ -1,4 +1,4 @@
-"""What an attempt does next: a pure decision over what is recorded of it."""
+"""What an attempt does next: a pure decision over its recorded state."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class RankView(states.RankEnd):
     expected: bool = False
     """Muster's own signal ended it."""
     waited: bool = False
-    """It complained of others, so that it matters where those are."""
+    """It blamed other ranks, so how those ended matters."""
 
 
 @dataclass(frozen=True)
@@ -48,13 +48,13 @@ class AttemptView:
     nodes: Sequence[NodeView]
     ranks: Sequence[RankView]
     planned: bool
-    """The plan was made and go was said."""
+    """The plan was made and the ranks were told to start."""
     cancel: str | None = None
-    """None, "cancel" (with grace), "kill", or "abandon": nothing runs any more, what is not delivered is left out."""
+    """None, "cancel" (with grace), "kill", or "abandon": nothing runs any more, undelivered files are given up."""
     timed_out: bool = False
     stop_reason: str | None = None
     ending_pending: bool = False
-    """Whoever took its nodes back has not said why yet."""
+    """Whoever took its nodes back has not given a reason yet."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ _SETTLED = (states.DELIVERED, states.GIVEN_UP, states.CLOSED)
 
 
 def decide(view: AttemptView) -> list[Action]:
-    """The actions that bring the attempt one step on; none when there is nothing to do."""
+    """The actions that take the attempt one step further; none when there is nothing to do."""
     actions: list[Action] = []
     stop = _stop(view)
     if stop:
@@ -106,7 +106,7 @@ def decide(view: AttemptView) -> list[Action]:
 
 
 def _stop(view: AttemptView) -> Stop | None:
-    # What ended the ranks stays the reason, whoever cancels while their files are delivered.
+    # What ended the ranks stays the reason, even if somebody cancels while their files are delivered.
     cancel = None if all(node.phase in _GONE for node in view.nodes) else view.cancel
     if cancel == "kill" and view.stop_reason != "killed":
         return Stop("killed", 0.0)

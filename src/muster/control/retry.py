@@ -1,4 +1,4 @@
-"""Whether an attempt that failed is followed by another: a pure decision over verdict, policy and history."""
+"""Whether a failed attempt is followed by another: a pure decision over verdict, policy and history."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class Policy:
     user_error: int = RETRIES_USER_ERROR
     backoff_s: float = RETRY_BACKOFF_S
     on_codes: tuple[str, ...] | None = None
-    """Verdicts that `user_error` covers; None: all but those that would only happen again."""
+    """Verdicts that `user_error` covers; None: all but those that would only recur."""
 
     @classmethod
     def of(cls, *layers: parts.Retry) -> Policy:
-        """Defaults, with each layer laid over those before it; null means not given."""
+        """The defaults, overridden by each layer in turn; null means not given."""
         policy = cls()
         for layer in layers:
             given = {name: getattr(layer, name) for name in cls.__dataclass_fields__}
@@ -54,7 +54,7 @@ class Policy:
 
 @dataclass(frozen=True)
 class Past:
-    """An attempt that has ended: its verdict and where it was to blame."""
+    """An attempt that has ended: its verdict and the node to blame."""
 
     code: str
     node: str | None = None
@@ -65,7 +65,7 @@ class Past:
 
     @property
     def budget(self) -> Budget | None:
-        """Which count pays for another attempt: not the platform's for what the script did itself."""
+        """Which budget pays for another attempt; what the script did itself never costs the platform's."""
         budget = code_of(self.code).budget
         return "user_error" if self.of_script and budget in ("platform", "node_loss") else budget
 
@@ -76,7 +76,7 @@ class Retry:
 
     delay_s: float
     exclude: tuple[str, ...]
-    """Nodes that it should keep off."""
+    """Nodes that it should avoid."""
     why: str
 
 
@@ -93,7 +93,7 @@ def decide(past: Sequence[Past], policy: Policy, seed: str) -> Retry | Stop:
     if code.never_retried:
         return Stop("")
     if last.budget is None:
-        # No failure: the run goes on in the next slice of its time, as long as it gets on.
+        # Not a failure: the run goes on in the next slice of its time, as long as it makes progress.
         if last.progressed:
             return Retry(0.0, (), f"attempt {len(past) + 1}: the next slice of its time")
         return Stop("no further attempt: it published no checkpoint in this slice of its time to go on from")
@@ -111,7 +111,7 @@ def decide(past: Sequence[Past], policy: Policy, seed: str) -> Retry | Stop:
 
 
 def delay_s(used: int, backoff_s: float, seed: str) -> float:
-    """Doubles with every retry of its kind up to a limit, and is spread so that runs do not return all at once."""
+    """Exponential backoff per kind of failure, capped, with jitter so that runs do not all return at once."""
     most = min(backoff_s * 2.0 ** min(used, 30), max(RETRY_BACKOFF_MAX_S, backoff_s))
     return float(most * random.Random(seed).uniform(0.5, 1.0))
 

@@ -1,6 +1,6 @@
-"""How far a script is, by the steps that it prints: tqdm, Keras, Lightning, "Epoch 3/10", "step 40/100". Pure.
+"""A script's progress, read from the steps that it prints: tqdm, Keras, Lightning, "Epoch 3/10", "step 40/100". Pure.
 
-Careful rather than clever: what can be read in two ways is not read at all, since a wrong time left is worse than none.
+Careful rather than clever: an ambiguous line is ignored, since a wrong remaining time is worse than none.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _STEP = re.compile(
 _BEFORE = frozenset(
     ["info", "debug", "root", "train", "training", "trainer", "main", "rank", "t", "z", "utc", "local", "loop", "pid"]
 )
-"""Words before a count that do not make it the count of something else: those of loggers."""
+"""Words of loggers, which may stand before a count without making it the count of something else."""
 _BAR = re.compile(r"(?P<percent>\d{1,3})%\|[^|]{0,300}\|\s*(?P<step>\d{1,10})/(?P<steps>\d{1,10})\s+\[\d+:\d\d")
 _KERAS_BAR = re.compile(r"^\s*(?P<step>\d{1,10})/(?P<steps>\d{1,10})\s+(?:[━╸╺]{2,}|\[[=>.]{2,}\])")
 _RICH_BAR = re.compile(r"^\s*[━╸╺]{2,}\s*(?P<step>\d{1,10})/(?P<steps>\d{1,10})\b")
@@ -37,17 +37,17 @@ class Counted:
     """What a script has counted so far."""
 
     epoch: float | None = None
-    """Epochs before the one that it is in."""
+    """Completed epochs."""
     epochs: float | None = None
     steps: int | None = None
-    """How many steps its first count has; another count beside it, such as of a validation, is passed over."""
+    """The total of its first count; other counts, such as that of a validation, are ignored."""
     step: int = 0
     unclear: bool = False
-    """Its steps began again and no epoch says where it is: nothing more is read of them."""
+    """Its steps started over without an epoch to place them: they are ignored from now on."""
 
 
 def read_line(known: Counted, line: str) -> tuple[Counted, Progress | None]:
-    """What a line adds to what is known; None where it says nothing of how far the script is."""
+    """What is known with this line added, and the progress that it shows; None: it shows none."""
     line = _ESCAPES.sub("", line)
     if not any(char.isdigit() for char in line) or not ("/" in line or " of " in line):
         return known, None
@@ -59,7 +59,7 @@ def read_line(known: Counted, line: str) -> tuple[Counted, Progress | None]:
         bar = _bar(line)
         epoch = int(match["epoch"])
         if bar is not None and epoch <= _MOST:
-            # Lightning counts from nothing, and does not say how many there are.
+            # Lightning counts from 0, and does not say how many there are.
             return replace(known, epoch=epoch, epochs=None), Progress(round(epoch + bar[0] / bar[1], 3), None, "epochs")
     bar = _bar(line)
     return (known, None) if bar is None else _steps(known, *bar)
@@ -74,12 +74,12 @@ def _in_epoch(known: Counted, line: str, match: re.Match[str]) -> tuple[Counted,
             return known, None
         return _part(known, epoch, epochs + 1, int(rich["step"]), int(rich["steps"]))
     if epoch == 0:
-        # It counts from nothing: whether the last one is called n or n - 1 nobody knows.
+        # It counts from 0: whether the last one is called n or n - 1 is unknown.
         return known, None
     if bar := _bar(rest):
         return _part(known, epoch - 1, epochs, *bar)
     if any(char.isalnum() for char in rest):
-        # With results behind it: it is over.
+        # Results follow: the epoch is over.
         return replace(known, epoch=epoch, epochs=epochs), Progress(epoch, epochs, "epochs")
     return replace(known, epoch=epoch - 1, epochs=epochs), Progress(epoch - 1, epochs, "epochs")
 
@@ -90,9 +90,9 @@ def _part(known: Counted, epoch: float, epochs: float, step: int, steps: int) ->
 
 
 def _steps(known: Counted, step: int, steps: int) -> tuple[Counted, Progress | None]:
-    """A count of steps on a line of its own."""
+    """Progress from a count of steps on a line of its own."""
     if known.steps is not None and steps != known.steps:
-        # A validation, or a download: not what the script is at.
+        # A validation, or a download: not the training's own steps.
         return known, None
     if known.epoch is not None and known.epochs is not None:
         if known.epoch >= known.epochs:
@@ -117,7 +117,7 @@ def _bar(text: str) -> tuple[int, int] | None:
 
 
 def _is_plain(line: str, match: re.Match[str]) -> bool:
-    """Whether nothing but a logger's words stand before it: `Downloading batch 3/10` counts something else."""
+    """Whether only a logger's words come before it: `Downloading batch 3/10` counts something else."""
     return all(word.lower() in _BEFORE for word in re.findall(r"[A-Za-z]+", line[: match.start()]))
 
 

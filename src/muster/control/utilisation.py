@@ -1,4 +1,4 @@
-"""How much of a cluster was in use over time: averages over equal stretches. Pure."""
+"""How much of a cluster was in use over time: averages over equal intervals. Pure."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Span:
 
 
 def averages(spans: Iterable[Span], begin: float, step_s: float, count: int) -> list[float]:
-    """The average amount in each of `count` stretches of `step_s` seconds."""
+    """The average amount in each of `count` intervals of `step_s` seconds."""
     sums = [0.0] * count
-    # What holds through whole stretches is noted where it begins and where it ends, and added up once.
+    # What spans whole intervals is noted where it begins and where it ends, and added up once.
     changes = [0.0] * (count + 1)
     last = begin + step_s * count
     for span in spans:
@@ -52,6 +52,6 @@ def union(spans: Iterable[Span]) -> list[Span]:
 
 
 def present(states: Sequence[tuple[float, str]], absent: frozenset[str], now: float) -> list[Span]:
-    """When a node was there, by the states that it went through."""
+    """When a node was present, by the states that it went through."""
     ends = [at for at, _ in states[1:]] + [now]
     return [Span(at, end) for (at, state), end in zip(states, ends, strict=True) if state not in absent]

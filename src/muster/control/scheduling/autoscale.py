@@ -12,7 +12,7 @@ class Limits:
     min_nodes: int
     max_nodes: int
     idle_s: float
-    """How long a node may have nothing to do before it goes."""
+    """How long a node may be idle before it is removed."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Member:
     name: str
     busy: bool = False
     idle_s: float = 0.0
-    """For how long it has had nothing to do; 0 while it is on its way."""
+    """How long it has been idle; 0 while it is on its way."""
     usable: bool = True
     """It can take gangs now or soon: not cordoned, set aside or leaving."""
     leaving: bool = False
@@ -36,7 +36,7 @@ class Wanted:
     per_node: int = 1
     """How many parts of such gangs an empty node takes."""
     kept_off: int = 0
-    """Nodes that have nothing to do and that it should not get again."""
+    """Idle nodes that it should not get again."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Scaling:
 
 
 def autoscale(members: Sequence[Member], queue: Iterable[Wanted], limits: Limits) -> Scaling:
-    """Nodes to bring, or to send away; never both, and never one that is busy."""
+    """Nodes to add or to remove; never both, and never a busy one."""
     staying = [member for member in members if not member.leaving]
     over = len(staying) - limits.max_nodes
     free = [member for member in staying if member.usable and not member.busy]
@@ -54,14 +54,14 @@ def autoscale(members: Sequence[Member], queue: Iterable[Wanted], limits: Limits
     if over > 0:
         return Scaling(remove=tuple(member.name for member in idle[:over]))
     missing = max(nodes_wanted(queue) - len(free), limits.min_nodes - len(staying))
-    # A node that leaves still has its place until it is gone.
+    # A leaving node still counts until it is gone.
     room = limits.max_nodes - len(members)
     if missing > 0:
         return Scaling(add=max(0, min(missing, room)))
     spare = len(free) - nodes_wanted(queue)
     may_go = min(spare, len(staying) - limits.min_nodes)
-    tired = [member for member in idle if member.usable and member.idle_s >= limits.idle_s]
-    return Scaling(remove=tuple(member.name for member in tired[: max(0, may_go)]))
+    expired = [member for member in idle if member.usable and member.idle_s >= limits.idle_s]
+    return Scaling(remove=tuple(member.name for member in expired[: max(0, may_go)]))
 
 
 def nodes_wanted(queue: Iterable[Wanted]) -> int:

@@ -1,10 +1,10 @@
-"""What is free on the nodes, indexed so that "does this shape fit?" costs a look-up and a start a few of them.
+"""What is free on the nodes, indexed so that "does this shape fit?" costs one look-up and a start a few.
 
 Nodes lie in pools that own CPUs and GPUs: most nodes are a pool of their own, simulated nodes may share their
 machine's. Pools in the same condition lie in one bucket, so a question is answered per bucket, not per node.
 CPU ranks may outnumber cores only for a gang that is alone in its pool; GPUs are a hard limit. A GPU is held whole, or
-in parts that together are at most all of it; what is left of it is counted in `UNITS`. What serves holds no
-CPUs (its ranks count as none), so that a pool with nothing else counts as empty.
+in parts that together are at most all of it; what is left of it is counted in `UNITS`. Serving gangs hold no
+CPUs (their ranks count as none), so a pool with nothing else counts as empty.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LOOK_S, _LOOK_SHARE = 60.0, 0.2
 
 
 class Condition(NamedTuple):
-    """All that decides how much of a gang a pool can take; sorts by how gladly it is taken: the fullest first."""
+    """All that decides how much of a gang a pool can take; sorts by preference: the fullest first."""
 
     idle: bool
     free_gpus: int
@@ -148,15 +148,15 @@ class _Cluster:
 
 
 class Capacity:
-    """The nodes of all clusters and who holds them; changes with every `hold` and `let_go`."""
+    """The nodes of all clusters and the gangs that hold them; changes with every `hold` and `let_go`."""
 
     def __init__(self, nodes: Mapping[str, Sequence[Node]]) -> None:
         self.pools: list[Pool] = []
         self.running: dict[str, Running] = {}
         self.stopping: dict[str, Running] = {}
-        """Those who have been told to end."""
+        """Gangs that have been told to stop."""
         self.checkpointed: dict[str, Running] = {}
-        """Those who have saved what they did."""
+        """Gangs that have saved a checkpoint."""
         self._of_priority: dict[int, dict[str, Running]] = {}
         self._by_name: dict[str, Pool] = {}
         self._pool_of: dict[str, Pool] = {}
@@ -193,22 +193,22 @@ class Capacity:
         return [self._by_name[name] for name in pools]
 
     def holders(self, pools: Iterable[str]) -> list[Running]:
-        """Those who hold something of these pools."""
+        """The gangs that hold something of these pools."""
         found = {run_id for name in pools for run_id in self._by_name[name].holders}
         return [self.running[run_id] for run_id in sorted(found)]
 
     def nodes_of(self, apart: str) -> frozenset[str]:
-        """The nodes of those that others with the same word keep off."""
+        """The nodes of the gangs in this anti-affinity group."""
         return frozenset(part.node for item in self.running.values() if item.apart == apart for part in item.parts)
 
     def running_up_to(self, priority: int) -> Iterator[Running]:
-        """Those who hold nodes, of this priority and of lower ones."""
+        """The running gangs of this priority and of lower ones."""
         return (
             item for each in sorted(self._of_priority) if each <= priority for item in self._of_priority[each].values()
         )
 
     def likely_ends(self, now: float) -> Iterator[tuple[float, Running]]:
-        """Those who hold nodes, by when they have probably ended; looked at anew the less often the longer they run."""
+        """The running gangs by their likely end; estimated again less often the longer they run."""
         while self._outdated and self._outdated[0][0] <= now:
             _, run_id = heapq.heappop(self._outdated)
             if run_id in self.running:
@@ -217,7 +217,7 @@ class Capacity:
         return ((max(at, now), self.running[run_id]) for at, run_id in self._ends)
 
     def count(self, cluster: str, need: Need, reserved_too: bool = True, excluded: Collection[str] = ()) -> int:
-        """How many parts of a gang could start now; at least `need.nodes` means that it fits whole."""
+        """How many parts of a gang could start now; at least `need.nodes` means that all of it fits."""
         if cluster not in self._clusters:
             return 0
         found = self._clusters[cluster].count(need, reserved_too)
@@ -291,7 +291,7 @@ class Capacity:
             self._move_gpus(part, pool, taken=False)
 
     def reserve(self, cluster: str, pools: Iterable[str] = ()) -> None:
-        """Keep pools for the first gang of a cluster's queue; none opens them again."""
+        """Reserve pools for the first gang of a cluster's queue; no pools: end the reservation."""
         self._clusters[cluster].reserve([self._by_name[name].index for name in pools])
 
     def conditions(self, cluster: str) -> dict[int, Condition]:
@@ -393,7 +393,7 @@ class Capacity:
 
 
 def _in_part(pool: Pool, members: Sequence[Node], need: Need) -> Iterator[Place]:
-    """A part of one GPU for each node: of the fullest that has enough left, so that whole GPUs stay free."""
+    """A part of one GPU for each node, on the fullest GPU with enough left, so that whole GPUs stay free."""
     each, left, free = units(need.share), dict(pool.left), list(pool.free_gpus)
     for node in members:
         enough = [gpu for gpu, rest in left.items() if rest >= each]
@@ -403,7 +403,7 @@ def _in_part(pool: Pool, members: Sequence[Node], need: Need) -> Iterator[Place]
 
 
 def _move_part(pool: Pool, gpu: str, change: int) -> None:
-    """Take a part of a GPU, or give it back; one of which nothing is held is free."""
+    """Take a part of a GPU, or give it back; a GPU of which nothing is held is free."""
     if gpu in pool.free_gpus:
         if change > 0:
             return

@@ -17,7 +17,7 @@ from muster.defaults import LATE_S
 
 @dataclass(frozen=True)
 class Waiting:
-    """What a queued run is told."""
+    """Why a queued run waits, and until when."""
 
     reason: str
     starts_at: float | None = None
@@ -25,7 +25,7 @@ class Waiting:
 
 
 class Explanations:
-    """The answers for one state of the queues; each is made when it is asked for."""
+    """The explanations for one state of the queues, each made on demand."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Explanations:
         self._now = now
 
     def of(self, run_id: str) -> Waiting | None:
-        """None for a run that is not in the queue that this was made from."""
+        """None for a run that was not in the queue then."""
         gang = self._find(run_id)
         gangs = self._queues.get(gang.cluster, ()) if gang is not None else ()
         if gang is None:
@@ -64,7 +64,7 @@ class Explanations:
         return Waiting(f"waits behind {head.gang.title} in the queue of {gang.cluster}{before}")
 
     def wants_nodes(self, cluster: str, most: int) -> list[Gang]:
-        """The first gangs of a queue that more nodes would help."""
+        """The first gangs of a queue that could start with more nodes."""
         gangs = self._queues.get(cluster, ())
         return [gang for gang in gangs[:most] if gang.run_id not in self._passed_over]
 
@@ -72,27 +72,27 @@ class Explanations:
 def head_reason(
     head: Head, capacity: Capacity, rules: Rules, now: float, gone_for: str = "", passed: Passed = NEVER
 ) -> str:
-    """Why the first gang of a queue waits: what it needs, what is free, who holds the rest, when it starts at last."""
+    """Why the first gang of a queue waits: what it needs, what is free, who holds the rest, when it starts."""
     gang = head.gang
     need = gang.need
     nodes = capacity.nodes(gang.cluster)
     shared = len({node.pool_name for node in nodes}) == 1 and len(nodes) > 1
     if shared:
-        return _on_one_machine(gang, capacity) + _guarantee(head, capacity, passed, now)
+        return _on_one_machine(gang, capacity) + _overtaking_note(head, capacity, passed, now)
     free = capacity.count(gang.cluster, need, excluded=gang.excluded)
-    said = f"needs {describe(need)}; {free or 'none'} {'is' if free == 1 else 'are'} free"
+    shortage = f"needs {describe(need)}; {free or 'none'} {'is' if free == 1 else 'are'} free"
     missing = need.nodes - free
     if len(nodes) < need.nodes and rules.coming:
-        return f"{said}, {min(missing, need.nodes - len(nodes))} more must come up first"
+        return f"{shortage}, {min(missing, need.nodes - len(nodes))} more must come up first"
     holders = [item for item in capacity.holders(head.pools) if item.likely_end(now) <= head.likely_at]
     if gone_for:
-        return f"{said}, {gone_for} makes room"
+        return f"{shortage}, {gone_for} makes room"
     if not holders:
-        return said + _guarantee(head, capacity, passed, now)
+        return shortage + _overtaking_note(head, capacity, passed, now)
     which = f"the {_ordinal(need.nodes)} is" if missing == 1 and need.nodes > 1 else "the rest is"
     if need.nodes == 1:
         which = "the next is"
-    return f"{said}, {which} held by {_names(holders)}{_until(head.likely_at)}" + _guarantee(
+    return f"{shortage}, {which} held by {_names(holders)}{_until(head.likely_at)}" + _overtaking_note(
         head, capacity, passed, now
     )
 
@@ -131,13 +131,13 @@ def _gpus(need: Need) -> str:
 
 
 def clock(at: float) -> str:
-    """A moment as people say it, on the server's clock."""
+    """A point in time for people, in the server's time zone."""
     form = "%H:%M" if abs(at - time.time()) < 20 * 3600 else "%d %b %H:%M"
     return time.strftime(form, time.localtime(at))
 
 
 def _on_one_machine(gang: Gang, capacity: Capacity) -> str:
-    """Simulated nodes of one machine: what counts are its CPUs and GPUs."""
+    """For simulated nodes that share one machine: its CPUs and GPUs are what counts."""
     pool = capacity.pools_of(gang.cluster)[0]
     need = gang.need
     parts = min(need.nodes, len(pool.members[gang.cluster]))
@@ -145,7 +145,7 @@ def _on_one_machine(gang: Gang, capacity: Capacity) -> str:
     condition = pool.condition(gang.cluster)._replace(idle=True)
     lacks_part = need.share < 1 and fitting(condition, need) < parts
     lacks_gpus = need.share == 1 and share * parts > len(pool.free_gpus)
-    # Front doors and replicas, for instance, hold no CPUs: without them it would wait as long.
+    # Front doors and replicas, for example, hold no CPUs: without them it would wait just as long.
     holders = [
         item
         for item in capacity.running.values()
@@ -157,8 +157,8 @@ def _on_one_machine(gang: Gang, capacity: Capacity) -> str:
     rest = f", the rest is held by {_names(holders)}" if holders else ""
     if lacks_part:
         of = f"{need.share:g} of a GPU"
-        said = f"needs {of}" if parts == 1 else f"needs {parts} × {of}"
-        return f"{said}; {len(pool.free_gpus)} of {len(pool.gpus)} are free, and of no other is enough left{rest}"
+        shortage = f"needs {of}" if parts == 1 else f"needs {parts} × {of}"
+        return f"{shortage}; {len(pool.free_gpus)} of {len(pool.gpus)} are free, and of no other is enough left{rest}"
     if lacks_gpus:
         return f"needs {share * parts} GPUs; {len(pool.free_gpus)} of {len(pool.gpus)} are free{rest}"
     free = max(0, pool.cpus - pool.ranks)
@@ -166,7 +166,7 @@ def _on_one_machine(gang: Gang, capacity: Capacity) -> str:
     return f"needs {ranks} CPU slot{'s' if ranks > 1 else ''} for its ranks; {free} of {pool.cpus} are free{rest}"
 
 
-def _guarantee(head: Head, capacity: Capacity, passed: Passed, now: float) -> str:
+def _overtaking_note(head: Head, capacity: Capacity, passed: Passed, now: float) -> str:
     """How often it was passed over, and when it starts at the latest if that goes on for as long as it may."""
     if not passed.times:
         return ""

@@ -1,4 +1,4 @@
-"""What the scheduler looks at and what it decides: plain data."""
+"""The scheduler's input and output: plain data."""
 
 from __future__ import annotations
 
@@ -58,34 +58,34 @@ class Gang:
     preemptible: bool | None = None
     """Whether a gang of higher priority may end it; None: as its cluster says."""
     apart: str = ""
-    """Gangs with the same word here keep off each other's nodes, where there are others."""
+    """The anti-affinity group: its gangs avoid each other's nodes where there are others."""
     length: Length | None = None
-    """How long it is likely to take; None: nobody knows, its limit alone counts."""
+    """How long it is likely to take; None: unknown, only its limit counts."""
     likely_s: float = field(init=False, default=UNKNOWN)
-    """What it probably takes; infinite where nobody knows."""
+    """Its likely duration; infinite where unknown."""
     order: tuple[float, int] = field(init=False, default=(0.0, 0))
-    """Its place in the queue: priority is a head start and length a handicap, both bounded: nobody waits for ever."""
+    """Its place in the queue: priority is a head start, length a handicap; both are bounded, so nobody starves."""
 
     def __post_init__(self) -> None:
         place = self.queued_at - self.priority * PRIORITY_HEADSTART_S
         if self.limit_s is not None:
-            object.__setattr__(self, "likely_s", min(self.limit_s, _generous(self.length)))
+            object.__setattr__(self, "likely_s", min(self.limit_s, _believable_s(self.length)))
         elif self.length is not None:
             place += min(LENGTH_HANDICAP_MOST_S, LENGTH_HANDICAP * self.length.quantile(0.5))
             object.__setattr__(self, "likely_s", self.length.quantile(LIKELY_SHARE))
         object.__setattr__(self, "order", (place, self.seq))
 
     def until(self, now: float) -> float:
-        """When it has ended at the latest, by what it declares, if it starts now."""
+        """Its latest end by its declared limit, if it starts now."""
         return UNKNOWN if self.limit_s is None else now + self.limit_s + START_MARGIN_S
 
     def planned_until(self, now: float) -> float:
-        """The same by what is planned with: a limit that is far too long is not believed."""
+        """Its latest end for planning: a limit that is far too long is not believed."""
         return UNKNOWN if self.limit_s is None else now + self.likely_s + START_MARGIN_S
 
 
-def _generous(length: Length | None, elapsed_s: float = 0.0) -> float:
-    """A declared limit is planned with, unless it is many times what such runs take."""
+def _believable_s(length: Length | None, elapsed_s: float = 0.0) -> float:
+    """An upper bound for planning where declared limits are many times what such runs take."""
     return UNKNOWN if length is None else LIMIT_GENEROUS * length.quantile(0.9, elapsed_s) + START_MARGIN_S
 
 
@@ -131,26 +131,26 @@ class Running:
     since: float = 0.0
     priority: int = MEDIUM
     order: tuple[float, int] = (math.inf, 0)
-    """Its place in the queue, should it go back there."""
+    """Its place in the queue if it goes back there."""
     preemptible: bool | None = None
     user: str = ""
     experiment: str = ""
     stopping: bool = False
-    """It has been told to end."""
+    """It has been told to stop."""
     length: Length | None = None
-    """How long it takes, as far as one could tell before it began; None: nobody knows."""
+    """How long it was expected to take before it began; None: unknown."""
     checkpoints: bool = False
-    """It has saved what it did, and goes on from there."""
+    """It has saved a checkpoint and can resume from it."""
     apart: str = ""
-    """Others with the same word keep off its nodes."""
+    """The anti-affinity group: others of it avoid its nodes."""
 
     def likely_end(self, now: float, share: float = LIKELY_SHARE) -> float:
-        """When it has ended in so many cases, given that it still runs; never later than its limit."""
+        """The time by which it has ended in this share of cases, given that it still runs; at most its limit."""
         if self.length is None or self.stopping:
             return self.until
         elapsed_s = now - self.since
         if self.until != UNKNOWN:
-            return min(self.until, now + _generous(self.length, elapsed_s))
+            return min(self.until, now + _believable_s(self.length, elapsed_s))
         return now + self.length.quantile(share, elapsed_s)
 
     @property
@@ -171,7 +171,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The whole gang begins, each part on its place."""
+    """The whole gang starts, each part in its place."""
 
     run_id: str
     places: tuple[Place, ...]
@@ -200,70 +200,70 @@ class Rules:
 
     backfill: bool = True
     preemption: bool = False
-    """Gangs of higher priority may end those of lower priority, where the job says nothing else."""
+    """Gangs of higher priority may end those of lower priority, unless the job says otherwise."""
     max_passed_over: int = MAX_PASSED_OVER
-    """How often a gang may be passed over, for each node that it needs."""
+    """How often a gang may be passed over, per node that it needs."""
     coming: int = 0
-    """Nodes that are not here and could still come."""
+    """Nodes that are not up yet and could still come up."""
     closed: str = ""
-    """Why nothing starts at all, if so."""
+    """Why nothing starts at all; empty: things start."""
     hands_on: bool = False
-    """Somebody else queues its gangs and chooses their nodes: quotas hold, the rest is theirs to decide."""
+    """An external scheduler queues its gangs and chooses their nodes; only quotas are enforced here."""
     per_user: Quota = Quota()
     per_experiment: Quota = Quota()
     users: Mapping[str, Quota] = field(default_factory=dict)
     experiments: Mapping[str, Quota] = field(default_factory=dict)
     held: Mapping[str, str] = field(default_factory=dict)
-    """Runs that wait for other runs or for their environment, and for which."""
+    """Runs that wait for other runs or for their environment, with the reason."""
     kept_off: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """Nodes that a run should not get now, since its environment lies elsewhere."""
+    """Nodes that a run should not get now, since its environment is on others."""
     used: Mapping[str, float] = field(default_factory=dict)
-    """What each user has used lately, the older the less; empty: all are equal."""
+    """What each user has used lately, decayed over time; empty: all are equal."""
 
 
 @dataclass(frozen=True)
 class Head:
-    """The first gang that waits for nodes, and the nodes that are kept for it."""
+    """The first gang that waits for nodes, and the nodes reserved for it."""
 
     gang: Gang
     starts_by: float
-    """By the declared time limits of those who hold its nodes; infinite where one has none."""
+    """By the declared time limits of the gangs on its nodes; infinite where one has none."""
     pools: frozenset[str] = frozenset()
     likely_at: float = UNKNOWN
     """When those have probably ended."""
     cases: tuple[float, ...] = ()
-    """Moments at which it could start but for its guests, each as likely as the others."""
+    """Equally likely start times if it had no guests."""
     first_at: float = 0.0
-    """Since when it is the first that waits."""
+    """Since when it has been the first in the queue."""
     due_at: float = UNKNOWN
-    """When it would have started if nobody behind it had started since then; infinite while that has not come."""
+    """When it would have started if nobody behind it had started since then; infinite until that time comes."""
     passes_left: float = UNKNOWN
     """How often it may still be passed over."""
 
     def is_closed(self, now: float) -> bool:
-        """Whether nobody passes it any more, whatever is expected: only who promises to end in time."""
+        """Whether estimates no longer let anybody pass it: only a declared limit that ends in time does."""
         return self.passes_left <= 0 or now >= self.closes_at
 
     @property
     def closes_at(self) -> float:
-        """From when on nobody passes it, whatever is expected: a while after it would have started."""
+        """From when on estimates let nobody pass it: a while after it would have started."""
         return self.due_at + LATE_S + LATE_SHARE * max(0.0, self.due_at - self.gang.queued_at)
 
 
 @dataclass(frozen=True, slots=True)
 class Overtaking:
-    """A gang starts on nodes that are kept for another: it is expected to end in time, and has not promised to."""
+    """A gang starts on nodes reserved for another: it is expected to end in time, but its limit does not say so."""
 
     run_id: str
-    """Who is overtaken."""
+    """The run that is overtaken."""
     by_run: str
     delay_s: float
-    """By how much that is expected to delay it."""
+    """The expected delay of that run."""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What one pass of the scheduler found."""
+    """The outcome of one scheduler pass."""
 
     starts: tuple[Start, ...] = ()
     preemptions: tuple[Preempt, ...] = ()
@@ -271,4 +271,4 @@ class Decision:
     """By cluster."""
     overtakings: tuple[Overtaking, ...] = ()
     passed_over: Mapping[str, str] = field(default_factory=dict)
-    """Gangs that wait for something else than nodes, and for what."""
+    """Gangs that wait for something other than nodes, with the reason."""

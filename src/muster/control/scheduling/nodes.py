@@ -1,4 +1,4 @@
-"""What becomes of a cluster's node: a pure decision over what is recorded and what is seen of it."""
+"""The next state of a cluster's node: a pure decision over its recorded and its observed state."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from muster.defaults import NODE_START_S
 
 @dataclass(frozen=True)
 class Seen:
-    """One node: its recorded state, and what its engine and its agent say now."""
+    """One node: its recorded state, and what its engine and its agent report now."""
 
     name: str
     state: str
@@ -22,7 +22,7 @@ class Seen:
     setup_error: str | None = None
     busy: bool = False
     taken_back: bool = False
-    """Its agent was told to go while it had work: the machine is wanted elsewhere."""
+    """Its agent was told to leave while it had work: the machine is wanted elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ def _preparing(node: Seen, now: float) -> Change | None:
     if node.here:
         return Change(node.name, "idle", "ready")
     if node.life == "gone" and now - node.since > NODE_START_S:
-        said = f": {node.why}" if node.why else ""
-        return Change(node.name, "unusable", f"its agent did not come{said}")
+        cause = f": {node.why}" if node.why else ""
+        return Change(node.name, "unusable", f"its agent did not come{cause}")
     return None
 
 

@@ -1,4 +1,4 @@
-"""What the wait of a gang depends on, as far as one sees when it begins."""
+"""The features that predict how long a gang waits, as known when its wait begins."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from muster.control.scheduling.queue import Queue
 
 
 def wait_traits(gang: Gang, queue: Queue, head: Head | None, now: float) -> Traits:
-    """From coarse to fine: its size, how many wait that want as little or less, when the first is likely to start."""
+    """From coarse to fine: its size, how many of its size or smaller wait, when the first is likely to start."""
     size = _size(gang.need.nodes, gang.need.gpus, gang.need.ranks)
     rivals = sum(count for need, count in queue.shapes.items() if _size(need.nodes, need.gpus, need.ranks) <= size)
     at = UNKNOWN if head is None else head.likely_at
@@ -17,7 +17,7 @@ def wait_traits(gang: Gang, queue: Queue, head: Head | None, now: float) -> Trai
 
 
 def others_waited_s(gang: Gang, queue: Queue, now: float) -> float:
-    """For how long the first of those that want as little or less has waited."""
+    """How long the first gang of its size or smaller has waited."""
     most = _size(gang.need.nodes, gang.need.gpus, gang.need.ranks)
     first = next((other for other in queue if _size(other.need.nodes, other.need.gpus, other.need.ranks) <= most), gang)
     return max(0.0, now - first.queued_at)
@@ -28,5 +28,5 @@ def _size(nodes: int, gpus: int | None, ranks: int) -> int:
 
 
 def _bucket(amount: float) -> int:
-    """Its order of magnitude, in powers of two."""
+    """The order of magnitude, in powers of two."""
     return int(amount).bit_length()

@@ -1,8 +1,8 @@
 """One pass of the scheduler: which gangs start now, on which nodes, and who must make room.
 
 In order of priority, arrival and fair shares; a gang starts whole or not at all. Behind the first gang that has to
-wait, others start early where that is not expected to delay it by more than a stated amount: on nodes that are not
-kept for it, or on those because they are likely to end in time. How often and for how long is bounded.
+wait, others start early where that is not expected to delay it by more than an allowance: on nodes that are not
+reserved for it, or on reserved ones where they are likely to end in time. How often and for how long is bounded.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from muster.defaults import DELAY_COUNTED_S, DELAY_S, DELAY_SHARE, START_MARGIN_
 
 
 def schedule(queues: Mapping[str, Queue], capacity: Capacity, rules: Mapping[str, Rules], now: float) -> Decision:
-    """Decide for every cluster; what starts is held in `capacity` afterwards, the queues are left as they are."""
+    """Decide for every cluster; what starts then holds its nodes in `capacity`, the queues are left unchanged."""
     starts: list[Start] = []
     preemptions: list[Preempt] = []
     heads: dict[str, Head] = {}
@@ -49,14 +49,14 @@ def schedule(queues: Mapping[str, Queue], capacity: Capacity, rules: Mapping[str
     for cluster, queue in queues.items():
         if not len(queue):
             continue
-        one = _Pass(cluster, queue, capacity, rules.get(cluster, Rules()), now)
-        one.run()
-        starts += one.starts
-        preemptions += one.preemptions
-        overtakings += one.overtakings
-        passed_over |= one.passed_over
-        if one.head is not None:
-            heads[cluster] = one.head
+        cluster_pass = _Pass(cluster, queue, capacity, rules.get(cluster, Rules()), now)
+        cluster_pass.run()
+        starts += cluster_pass.starts
+        preemptions += cluster_pass.preemptions
+        overtakings += cluster_pass.overtakings
+        passed_over |= cluster_pass.passed_over
+        if cluster_pass.head is not None:
+            heads[cluster] = cluster_pass.head
             capacity.reserve(cluster)
     return Decision(tuple(starts), tuple(preemptions), heads, tuple(overtakings), passed_over)
 
@@ -74,9 +74,9 @@ class _Pass:
         self._usage = Usage(rules, capacity.gpus_per_node(cluster), mine)
         self._standings = standings(rules.used)
         self._hopeless: set[Need] = set()
-        """Shapes of which nothing can start any more in this pass: what is free only shrinks."""
+        """Shapes of which nothing more can start in this pass: free capacity only shrinks."""
         self._kept_alone: set[Need] = set()
-        """Shapes that fit on no nodes but those kept for the first that waits."""
+        """Shapes that fit only on the nodes reserved for the head of the queue."""
         self.starts: list[Start] = []
         self.preemptions: list[Preempt] = []
         self.passed_over: dict[str, str] = {}
@@ -89,7 +89,7 @@ class _Pass:
         if self._rules.closed:
             return
         for waiting in self._queue.in_order(self._standings):
-            gang = self._eased(waiting)
+            gang = self._relax_exclusions(waiting)
             if self._must_wait(gang):
                 continue
             if self._fits(gang):
@@ -102,15 +102,15 @@ class _Pass:
             self._start_early()
             self._pause_for_short()
 
-    def _eased(self, gang: Gang) -> Gang:
-        """Nodes are kept off only where enough others are left."""
+    def _relax_exclusions(self, gang: Gang) -> Gang:
+        """Exclude nodes only where enough others are left."""
         if off := self._rules.kept_off.get(gang.run_id):
             gang = replace(gang, excluded=gang.excluded | off)
         taken = self._capacity.nodes_of(gang.apart) if gang.apart else frozenset()
-        # Two parts on one node are lost together: rather a node on which one has failed.
+        # Two parts on one node are lost together: better to reuse a node on which one has failed.
         for excluded in (gang.excluded | taken, taken, gang.excluded):
-            if excluded and self._possible(eased := replace(gang, excluded=excluded)) >= gang.need.nodes:
-                return eased
+            if excluded and self._possible(relaxed := replace(gang, excluded=excluded)) >= gang.need.nodes:
+                return relaxed
         return replace(gang, excluded=frozenset()) if gang.excluded else gang
 
     def _possible(self, gang: Gang) -> int:
@@ -119,7 +119,7 @@ class _Pass:
         return self._capacity.ever(self._cluster, gang.need, gang.excluded) + self._rules.coming
 
     def _must_wait(self, gang: Gang) -> bool:
-        """For something else than nodes."""
+        """Whether it must wait for something other than nodes; the reason is recorded."""
         why = self._rules.held.get(gang.run_id, "")
         why = why or self._kept_apart(gang)
         why = why or ("" if gang.not_before > self._now else self._usage.exceeded_by(gang))
@@ -129,7 +129,7 @@ class _Pass:
         return False
 
     def _kept_apart(self, gang: Gang) -> str:
-        """Where somebody else chooses nodes, they are to be kept off by name, and so must be known."""
+        """Where an external scheduler chooses nodes, those to avoid are excluded by name, and so must be known."""
         if not gang.apart or not self._rules.hands_on:
             return ""
         for item in self._capacity.running.values():
@@ -138,22 +138,22 @@ class _Pass:
         return ""
 
     def _start_early(self) -> None:
-        """The shortest first: what ends soon disturbs least, and most are served."""
+        """Shortest first: what ends soon delays others least, and most gangs are served."""
         assert self.head is not None
         self._capacity.reserve(self._cluster, self.head.pools)
         free = self._capacity
-        # Asked per shape, of which there are few, rather than per gang.
+        # Checked per shape, of which there are few, rather than per gang.
         self._hopeless |= {need for need in self._queue.shapes if free.count(self._cluster, need) < need.nodes}
         done = {start.run_id for start in self.starts} | self.passed_over.keys()
         for waiting in self._queue.shortest_first(self._standings, self._hopeless):
             if waiting.run_id in done:
                 continue
-            gang = self._eased(waiting)
+            gang = self._relax_exclusions(waiting)
             if not self._must_wait(gang):
                 self._try_early(gang)
 
     def _pause_for_short(self) -> None:
-        """Make room for one that is short and waits behind a long or a wide one; at most for one in a pass."""
+        """Make room for a short gang that waits behind a long or a wide one; at most for one in a pass."""
         mine = [item for item in self._capacity.checkpointed.values() if item.cluster == self._cluster]
         if self.preemptions or not any(is_pausable(item, self._now) for item in mine):
             return
@@ -172,7 +172,7 @@ class _Pass:
                     return
 
     def _may_pass(self, gang: Gang) -> bool:
-        """Whether it could start before the first that waits, once there is room on the nodes kept for that one."""
+        """Whether it could start before the head of the queue once there is room on the nodes reserved for the head."""
         return self._delay_s(gang) <= self._allowance_s
 
     def _fits(self, gang: Gang, reserved_too: bool = True) -> bool:
@@ -181,7 +181,7 @@ class _Pass:
         return self._capacity.count(self._cluster, gang.need, reserved_too, gang.excluded) >= gang.need.nodes
 
     def _wait(self, gang: Gang) -> None:
-        """The first gang that cannot start: nodes are kept for it, and made free where that is allowed."""
+        """The first gang that cannot start: nodes are reserved for it, and freed where that is allowed."""
         if self._possible(gang) < gang.need.nodes:
             self.passed_over[gang.run_id] = _too_few(gang, self._possible(gang))
             return
@@ -198,7 +198,7 @@ class _Pass:
             self._hopeless.add(gang.need)
 
     def _with_due(self, head: Head, passed: Passed) -> Head:
-        """When it would have started first-in-first-out, once that is in the past, and how often it may be passed."""
+        """Add when it would have started first-in-first-out, once that is past, and how often it may be passed."""
         first_at = self._now if passed.first_at is None else passed.first_at
         due_at = passed.due_at
         if due_at == UNKNOWN and would_fit_first(head.gang, self._capacity, first_at):
@@ -207,7 +207,7 @@ class _Pass:
         return replace(head, first_at=first_at, due_at=due_at, passes_left=passes_left)
 
     def _try_early(self, gang: Gang) -> None:
-        """On nodes that are not kept for the first that waits, or on those if it is hardly delayed."""
+        """On nodes that are not reserved for the head of the queue, or on those if the head is hardly delayed."""
         assert self.head is not None
         if gang.need not in self._kept_alone:
             if self._fits(gang, reserved_too=False):
@@ -225,7 +225,7 @@ class _Pass:
             self._start(gang, kept_first=True)
 
     def _note_passing(self, gang: Gang) -> None:
-        """Whoever has promised to end in time delays nobody, and does not count."""
+        """Count a pass; a gang whose limit ends in time delays nobody, and does not count."""
         assert self.head is not None
         if has_promised(gang, self.head, self._now):
             return
@@ -236,7 +236,7 @@ class _Pass:
             self._delays_s.clear()
 
     def _delay_s(self, gang: Gang) -> float:
-        """By how much it is expected to delay the first that waits; the same for all of its kind."""
+        """The expected delay of the head of the queue; the same for all gangs of this kind."""
         assert self.head is not None
         kind = (id(gang.length), gang.limit_s)
         if kind not in self._delays_s:
@@ -256,13 +256,13 @@ class _Pass:
 
 
 def expected_delay_s(gang: Gang, head: Head, now: float) -> float:
-    """By how much the gang, started on the nodes kept for the first that waits, is expected to delay that one."""
+    """The expected delay of the head of the queue if the gang starts on the nodes reserved for it."""
     if head.is_closed(now):
-        # Expectations have failed it: from now on only promises count.
+        # Estimates have failed it: from now on only declared limits count.
         return 0.0 if has_promised(gang, head, now) else UNKNOWN
     if gang.planned_until(now) <= head.likely_at:
         return 0.0
-    # Where limits say when everybody ends, they are kept to: a promise is better than an expectation.
+    # Where declared limits say when everybody ends, they count: a limit is better than an estimate.
     if gang.length is None or (gang.limit_s is not None and head.starts_by != UNKNOWN):
         return UNKNOWN
     starts = head.cases or (head.likely_at,)
@@ -270,16 +270,16 @@ def expected_delay_s(gang: Gang, head: Head, now: float) -> float:
 
 
 def has_promised(gang: Gang, head: Head, now: float) -> bool:
-    """Whether its declared limit ends before those of everybody who is on the nodes of the first that waits."""
+    """Whether its declared limit ends before those of all gangs on the nodes of the head of the queue."""
     return head.starts_by != UNKNOWN and gang.until(now) <= head.starts_by
 
 
 def allowance_s(head: Head, now: float) -> float:
-    """By how much one more that passes may be expected to delay the first that waits.
+    """By how much one more overtaking gang may be expected to delay the head of the queue.
 
-    A part of what that one must wait for anyway: while a long run holds its nodes, keeping the rest of them empty helps
-    nobody, and as the end of that run comes near, fewer and fewer others are short enough. Until it is due others have
-    cost it nothing, and may use a little more.
+    A fraction of the wait that the head has anyway: while a long run holds its nodes, keeping the rest of them empty
+    helps nobody, and as the end of that run comes near, fewer and fewer others are short enough. Until it is due others
+    have cost it nothing, and may use a little more.
     """
     if head.is_closed(now):
         return 0.0
@@ -309,7 +309,7 @@ def running_of(gang: Gang, start: Start, now: float) -> Running:
 
 
 def _places_to_come(gang: Gang, most_gpus: int) -> tuple[Place, ...]:
-    """As many places as the gang needs; which machines they are is said by whoever brings them."""
+    """As many places as the gang needs; the external scheduler decides which machines they are."""
     wanted = most_gpus if gang.need.gpus is None else gang.need.gpus
     gpus = tuple(str(index) for index in range(wanted))
     return tuple(

@@ -1,4 +1,4 @@
-"""The gangs that wait for one cluster, in the order in which they are looked at."""
+"""The gangs that wait for one cluster, in queue order."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _Lane = tuple[Need, str]
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """How often a gang has been passed over on the nodes kept for it, and since when."""
+    """How often a gang has been passed over on the nodes reserved for it, and since when."""
 
     times: int = 0
     pools: frozenset[str] = frozenset()
-    """The nodes that were kept for it last."""
+    """The nodes that were reserved for it last."""
     first_at: float | None = None
-    """When it became the first that waits."""
+    """When it became the head of the queue."""
     due_at: float = UNKNOWN
-    """When it would have started if nobody had passed it; infinite while that has not come."""
+    """When it would have started if nobody had passed it; infinite until that time comes."""
 
 
 NEVER = Passed()
@@ -71,7 +71,7 @@ class Queue:
         self._passed.pop(gang.run_id, None)
 
     def position(self, gang: Gang) -> int:
-        """How many gangs are before it, fair shares aside."""
+        """How many gangs are ahead of it, fair shares aside."""
         return bisect.bisect_left(self._gangs, gang.order, key=_order)
 
     def passed(self, run_id: str) -> Passed:
@@ -80,11 +80,11 @@ class Queue:
 
     @property
     def all_passed(self) -> dict[str, Passed]:
-        """Of everybody who was passed over, or first; callable from any thread."""
+        """The records of all gangs that were passed over, or first; callable from any thread."""
         return dict(self._passed)
 
     def note(self, decision: Decision) -> dict[str, Passed]:
-        """Remember how often the first was passed over, and which nodes were kept for it; returns it if that is new."""
+        """Record how often the head was passed over, and the nodes reserved for it; returns it if that is new."""
         head = decision.heads.get(self._gangs[0].cluster) if self._gangs else None
         if head is None:
             return {}
@@ -131,7 +131,7 @@ class Queue:
 
 
 def _behind(gangs: Iterable[Gang], standing: Standing | None) -> Iterator[tuple[float, int, Gang]]:
-    """The gangs of one user with their places, as far back as it stands."""
+    """The gangs of one user with their places, shifted back by the user's standing."""
     behind_s = 0.0 if standing is None else standing.behind_s
     return ((gang.order[0] + behind_s, gang.seq, gang) for gang in gangs)
 

@@ -27,7 +27,7 @@ class Usage:
             used[1] += running.num_gpus
 
     def exceeded_by(self, gang: Gang) -> str:
-        """Why the gang may not start beside what its user and experiment hold already; empty when it may."""
+        """Why the gang may not start on top of what its user and experiment hold already; empty when it may."""
         if not self.limited:
             return ""
         rules = self._rules

@@ -1,4 +1,4 @@
-"""When the first waiting gang can start at the latest, on which nodes, and whom it may end for that."""
+"""When the first waiting gang can start at the latest, on which nodes, and which gangs it may end for that."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _CASES = (1 / 6, 1 / 2, 5 / 6)
 def reserve_for(
     first: Head, capacity: Capacity, now: float, victims: Collection[Running] = (), kept: Collection[str] = ()
 ) -> Head:
-    """The moment at which the first gang is likely to fit, at the latest by declared limits, and the nodes kept for it.
+    """When the first gang is likely to fit, and at the latest by declared limits, and the nodes reserved for it.
 
-    Once nobody may pass it any more it keeps its nodes, so that no estimate can move it on to others.
+    Once nobody may pass it any more it keeps its nodes, so that no new estimate moves it to others.
     """
     gang = first.gang
     if first.is_closed(now) and kept and capacity.has(kept) and not victims:
@@ -25,14 +25,14 @@ def reserve_for(
         if _enough(gang, same, capacity):
             return _head(first, same, capacity.holders(same), now)
     future = _Future(capacity, gang)
-    told = {item.run_id for item in victims} | capacity.stopping.keys()
-    for run_id in sorted(told):
+    ending = {item.run_id for item in victims} | capacity.stopping.keys()
+    for run_id in sorted(ending):
         future.end(capacity.running[run_id])
-    if told and future.total >= gang.need.nodes:
+    if ending and future.total >= gang.need.nodes:
         return Head(gang, now, future.pools(gang.need.nodes), now)
     ended: set[str] = set()
     for likely_at, running in capacity.likely_ends(now):
-        if running.run_id in told:
+        if running.run_id in ending:
             continue
         future.end(running)
         ended.add(running.run_id)
@@ -44,7 +44,7 @@ def reserve_for(
             if _keeps(kept, pools, holders, capacity, now):
                 pools, holders = frozenset(kept), capacity.holders(kept)
             return _head(first, pools, holders, now)
-    # Of somebody who holds its nodes nothing at all is known: every node is kept.
+    # Nothing at all is known of a gang that holds its nodes: every node is reserved.
     return Head(gang, UNKNOWN, frozenset(pool.name for pool in capacity.pools_of(gang.cluster)))
 
 
@@ -54,7 +54,7 @@ def _enough(gang: Gang, pools: frozenset[str], capacity: Capacity) -> bool:
 
 
 def would_fit_first(gang: Gang, capacity: Capacity, first_at: float) -> bool:
-    """Whether it would fit now if nobody behind it had started since it was the first that waits."""
+    """Whether it would fit now if nobody behind it had started since it became the head of the queue."""
     first = Head(gang, UNKNOWN, first_at=first_at)
     some = [item for item in capacity.running.values() if item.since >= first_at and item.cluster == gang.cluster]
     late = [item for item in some if is_guest(item, first)]
@@ -69,7 +69,7 @@ def would_fit_first(gang: Gang, capacity: Capacity, first_at: float) -> bool:
 def _keeps(
     kept: Collection[str], sooner: frozenset[str], holders: Collection[Running], capacity: Capacity, now: float
 ) -> bool:
-    """Whether it keeps its nodes, as draining them has cost much: others are not likely to be free much sooner."""
+    """Whether it keeps its nodes, since draining them has cost much: others are unlikely to be free much sooner."""
     if not kept or sooner == kept or not capacity.has(kept) or all(item.until != UNKNOWN for item in holders):
         return False
     patience_s = KEEP_FACTOR * max(START_MARGIN_S, _likely_at(holders, now) - now)
@@ -77,7 +77,7 @@ def _keeps(
 
 
 def _likely_at(holders: Collection[Running], now: float, share: float = LIKELY_SHARE) -> float:
-    """When all of them have ended in so many cases."""
+    """The time by which all of them have ended in this share of cases."""
     return max((item.likely_end(now, share) for item in holders), default=now)
 
 
@@ -88,22 +88,22 @@ def _head(first: Head, pools: frozenset[str], holders: Collection[Running], now:
     likely_at = _likely_at(holders, now)
     if starts_by != UNKNOWN:
         return Head(gang, starts_by, pools, likely_at)
-    # Those who have passed it do not count for what it must wait anyway, or they would let others pass in turn. One
-    # that has lasted for long does all the same: it is a long one, and nothing is won by waiting for it alone.
+    # Gangs that have passed it do not count towards the wait it has anyway, or they would let others pass in turn.
+    # One that has run for long does count: it is a long one, and nothing is won by waiting for it alone.
     before = [item for item in holders if not is_guest(item, first) or now - item.since >= GUEST_S]
     cases = tuple(_likely_at(before, now, share) for share in _CASES)
     return Head(gang, starts_by, pools, likely_at, cases)
 
 
 def is_guest(running: Running, first: Head) -> bool:
-    """Whether it has passed this gang: it comes behind it and started since that one is the first that waits."""
+    """Whether it has passed this gang: it comes behind it and started since this gang became the head."""
     return running.since >= first.first_at and running.order > first.gang.order
 
 
 def victims_for(gang: Gang, capacity: Capacity, allowed: bool, now: float, pauses_only: bool = False) -> list[Running]:
-    """Gangs that must end so that this one can start; none where that would not be enough.
+    """Gangs that must end so that this one can start; none where even that would not be enough.
 
-    `pauses_only`: priority ends nobody, which is for the first that waits.
+    `pauses_only`: do not end gangs by priority, which only the head of the queue may.
     """
     future = _Future(capacity, gang)
     for running in capacity.stopping.values():
@@ -118,7 +118,7 @@ def victims_for(gang: Gang, capacity: Capacity, allowed: bool, now: float, pause
         and ((not pauses_only and _is_below(running, gang)) or (may_pause and _may_pause(running, gang, now)))
     ]
     chosen: list[Running] = []
-    # Those who have least to lose end first.
+    # The gangs with the least to lose end first.
     for running in sorted(candidates, key=lambda item: (item.priority, -item.since)):
         if future.total >= gang.need.nodes:
             break
@@ -126,16 +126,16 @@ def victims_for(gang: Gang, capacity: Capacity, allowed: bool, now: float, pause
         chosen.append(running)
     if future.total < gang.need.nodes:
         return []
-    return _spare_the_needless(gang, capacity, chosen)
+    return _drop_unneeded(gang, capacity, chosen)
 
 
 def _is_below(running: Running, gang: Gang) -> bool:
-    """One that would come before this gang in the queue would only take its nodes back."""
+    """Whether it has a lower priority and comes later: one that comes earlier would only take its nodes back."""
     return running.priority < gang.priority and running.order > gang.order
 
 
 def _may_pause(running: Running, gang: Gang, now: float) -> bool:
-    """Long work that goes on from its checkpoint makes room for one that is worth a pause."""
+    """Whether it is long, resumes from a checkpoint, and so can make room for a gang that is worth a pause."""
     return (
         is_pausable(running, now)
         and running.priority <= gang.priority
@@ -144,7 +144,7 @@ def _may_pause(running: Running, gang: Gang, now: float) -> bool:
 
 
 def is_pausable(running: Running, now: float) -> bool:
-    """Whether it goes on from its checkpoint, and has run for a while since it last began."""
+    """Whether it resumes from a checkpoint, and has run for a while since it last began."""
     return running.checkpoints and not running.stopping and now - running.since >= PAUSE_RAN_S
 
 
@@ -153,8 +153,8 @@ def is_worth_a_pause(gang: Gang, now: float) -> bool:
     return gang.likely_s <= PAUSE_FOR_S and now - gang.queued_at >= PAUSE_WAITED_S
 
 
-def _spare_the_needless(gang: Gang, capacity: Capacity, chosen: list[Running]) -> list[Running]:
-    """Drop, oldest first, whoever need not end after all."""
+def _drop_unneeded(gang: Gang, capacity: Capacity, chosen: list[Running]) -> list[Running]:
+    """Drop, oldest first, the gangs that need not end after all."""
     kept = list(chosen)
     for running in reversed(chosen):
         fewer = [item for item in kept if item is not running]
@@ -167,8 +167,8 @@ def _spare_the_needless(gang: Gang, capacity: Capacity, chosen: list[Running]) -
 
 
 @dataclass(slots=True)
-class _After:
-    """A pool after some of those who hold it have ended."""
+class _Drained:
+    """A pool after some of its holders have ended."""
 
     pool: Pool
     parts: int
@@ -180,7 +180,7 @@ class _After:
     """What is left of GPUs that are held in part."""
 
     def end(self, part: Part) -> None:
-        """A part of somebody ends."""
+        """A part of a gang ends."""
         self.parts -= part.ranks > 0
         self.gpus += self.give_back(part) if part.share != 1 else len(part.gpus)
         slots = self.slots + part.ranks
@@ -203,7 +203,7 @@ class _After:
 
 
 class _Future:
-    """How much of a gang fits as those who hold its nodes end, one after another."""
+    """How much of a gang fits as the holders of its nodes end, one after another."""
 
     def __init__(self, capacity: Capacity, gang: Gang) -> None:
         self._capacity = capacity
@@ -213,7 +213,7 @@ class _Future:
         """GPUs without which nothing fits on a node; None: all of it."""
         self._excluded = gang.excluded
         self._conditions = capacity.conditions(gang.cluster)
-        self._after: dict[int, _After] = {}
+        self._after: dict[int, _Drained] = {}
         self.total = capacity.count(gang.cluster, gang.need, excluded=gang.excluded)
 
     def end(self, running: Running) -> None:
@@ -226,10 +226,10 @@ class _Future:
             if after is None:
                 now = self._now(pool)
                 fits = fitting(now, need)
-                after = _After(pool, pool.parts, now.free_gpus, now.free_slots, now.members, fits, dict(pool.left))
+                after = _Drained(pool, pool.parts, now.free_gpus, now.free_slots, now.members, fits, dict(pool.left))
                 self._after[pool.index] = after
             after.end(part)
-            # Most who end leave their node to others, with too few GPUs free: that is seen without counting.
+            # Most often too few GPUs are free on the node afterwards: that is seen without counting.
             if after.gpus < (self._least if self._least is not None else len(pool.gpus) // max(1, after.members)):
                 continue
             fits = fitting(after.condition, need)

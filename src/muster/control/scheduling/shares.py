@@ -1,4 +1,4 @@
-"""Fair shares: who has used less of a cluster lately comes first, within bounds, and what was used is forgotten."""
+"""Fair shares: who has used less of a cluster lately comes first, within bounds, and past use decays."""
 
 from __future__ import annotations
 
@@ -21,14 +21,13 @@ class Standing:
 
 
 class Ledger:
-    """What each user has used of a cluster, in GPU seconds (node seconds where there are none), halved again and
-    again as time passes."""
+    """What each user has used of a cluster, in GPU seconds (node seconds without GPUs), with exponential decay."""
 
     def __init__(self) -> None:
         self._used: dict[str, tuple[float, float]] = {}
 
     def add(self, user: str, seconds: float, now: float) -> None:
-        """Something of this user has ended."""
+        """Record the use of a run of this user that has ended."""
         self._used[user] = (self.used(user, now) + seconds, now)
 
     def used(self, user: str, now: float) -> float:
