@@ -80,7 +80,7 @@ async def hello(body: Hello, context: ContextOf, caller: CallerOf) -> Welcome:
 
 
 async def orders(node: str, request: Request, context: Context, caller: Caller) -> Orders:
-    """What is wanted of the node; waits while nothing has changed since `seen`."""
+    """The orders of the node; waits while nothing has changed since `seen`."""
     own(caller, node)
     asked = request.query_params
     try:
@@ -94,14 +94,14 @@ async def orders(node: str, request: Request, context: Context, caller: Caller) 
     await context.hub.wait_node(node, seen, min(max(wait_s, 0.0), ORDERS_WAIT_MOST_S))
     context.hub.heard(node)
     version = context.hub.node_version(node)
-    # Also when nothing seems to have changed: orders are levels, and a lost wake-up must not cost a run.
+    # Answered even if nothing seems to have changed: orders are levels, and a lost wake-up must not cost a run.
     found = await context.database.read(lambda c: orders_for(context, c, node))
     leave = context.hub.leaving or node in context.hub.leaving_nodes
     return Orders(version, found, leave, context.tunnels.waiting_for(node), context.runs.builds.orders(node))
 
 
 async def deliveries(node: str, request: Request, context: Context, caller: Caller) -> DeliveryAnswer:
-    """Events and bytes of streams; what is acknowledged is on disk."""
+    """Take events and bytes of streams; what is acknowledged is on disk."""
     own(caller, node)
     try:
         frames = list(decode(BytesIO(await request.body())))
@@ -119,7 +119,7 @@ async def deliveries(node: str, request: Request, context: Context, caller: Call
     for frame in frames:
         if isinstance(frame, Heartbeat) and contact is not None:
             contact.holding = set(frame.holding)
-            _hear_doing(context, contact, frame.doing)
+            _note_preparations(context, contact, frame.doing)
             held |= contact.holding
     lengths = await asyncio.to_thread(_append, context, node, chunks) if chunks else {}
     parse = sorted({key for key in lengths if key[2].startswith("events/")} - refused)
@@ -129,10 +129,12 @@ async def deliveries(node: str, request: Request, context: Context, caller: Call
         await context.database.write(lambda t: steps.keep(t, printed))
     if events or parse or held:
         try:
-            forget = await context.database.write(lambda t: _take(context, t, node, events, parse, held))
+            forget = await context.database.write(lambda t: _record_delivery(context, t, node, events, parse, held))
         except ingest.UNUSABLE as error:
-            log.warning("a delivery of %s is taken in piece by piece: %s", node, error)
-            forget = await context.database.write(lambda t: _take(context, t, node, events, parse, held, singly=True))
+            log.warning("a delivery of %s is recorded event by event: %s", node, error)
+            forget = await context.database.write(
+                lambda t: _record_delivery(context, t, node, events, parse, held, singly=True)
+            )
     if unreadable or refused:
         unreadable += [UnreadableEvent(run, number, "stream", f"{name!r} is no name") for run, number, name in refused]
         await context.database.write(lambda t: _note_unreadable(t, node, unreadable))
@@ -143,7 +145,7 @@ async def deliveries(node: str, request: Request, context: Context, caller: Call
 
 
 OFTEN = {("GET", "orders"): orders, ("POST", "deliveries"): deliveries}
-"""The two calls that agents make all the time; they go past the framework, which costs more than they do."""
+"""The two calls that agents make all the time; they bypass the framework, which costs more than they do."""
 
 
 @router.put("/{node}/files", status_code=201)
@@ -159,7 +161,7 @@ async def put_file(
             pass
         return FileReceived(path)
     if why := _unfit(context, run, attempt, path):
-        # Refusing it would have the agent send it again and again: a rank chose the name.
+        # A rank chose the name: if it were refused, the agent would send it again and again.
         async for _ in request.stream():
             pass
         await _note_unfit(context, run, {path: why})
@@ -174,7 +176,7 @@ async def put_file(
 async def put_files(
     node: NodeOf, request: Request, context: ContextOf, run: str, attempt: int, node_rank: int
 ) -> FilesReceived:
-    """Small files that an attempt left, together: one call and one write for all of them."""
+    """Small files that an attempt left, batched: one call and one write for all of them."""
     if node_rank != await context.database.read(lambda c: node_rank_of(c, run, attempt, node)):
         raise errors.NotFound(f"attempt {attempt} of {run} is not on {node}")
     try:
@@ -207,7 +209,7 @@ async def _bounded_body(request: Request) -> bytes:
 
 
 def _is_given_up(context: Context, run: str) -> bool:
-    """Whether what a run still delivers finds no room, and nobody waits for it."""
+    """Whether the disk is full and nobody waits for what the run still delivers."""
     full = context.disk.full
     return full != "" and bool(disk.give_up(context.disk, context.database, {run}, full))
 
@@ -233,8 +235,8 @@ def _unfit(context: Context, run: str, attempt: int, path: str) -> str:
     return ""
 
 
-def _hear_doing(context: Context, contact: NodeContact, doing: Iterable[tuple[str, int, str, float]]) -> None:
-    """What long preparations are at; whoever follows their runs hears of a change."""
+def _note_preparations(context: Context, contact: NodeContact, doing: Iterable[tuple[str, int, str, float]]) -> None:
+    """Note the progress of long preparations, and wake the followers of runs where it has changed."""
     before = contact.doing
     contact.doing = {run: (text, since) for run, _, text, since in doing}
     if changed := {run for run in before.keys() | contact.doing.keys() if before.get(run) != contact.doing.get(run)}:
@@ -255,13 +257,13 @@ def _record_hello(context: Context, transaction: Transaction, body: Hello, holdi
         select(placements).where(placements.c.node == body.node, placements.c.phase.in_(states.IS_OPEN))
     ).all()
     if brought and not open_here and not holding:
-        # It came with an attempt that is over: it has no business here.
+        # It came with an attempt that is over, and has nothing left to do.
         context.hub.leaving_nodes.add(body.node)
         transaction.after_commit.append(lambda: context.hub.changed(nodes=[body.node]))
     begun = (states.PREPARED, states.STARTED, states.ENDED)
     for key in [(row.run_id, row.number) for row in open_here if row.phase in begun]:
         if key not in holding:
-            # The agent's folder has lost what the server waits for: nothing more will come of that attempt.
+            # The agent's folder has lost what the server waits for: nothing more will come from that attempt.
             attempts.lose_node(context, transaction, body.node, give_up=True, only=key)
     for run_id in sorted({row.run_id for row in open_here}):
         attempts.advance(context, transaction, run_id)
@@ -274,7 +276,7 @@ def _is_brought(context: Context, transaction: Transaction, cluster: str) -> boo
 
 
 def _append(context: Context, node: str, chunks: list[Chunk]) -> dict[tuple[str, int, str], int]:
-    """Append chunks of attempts that are this node's and not closed; others are refused whole."""
+    """Append chunks of open attempts of this node; a chunk of any other attempt is refused whole."""
     placements = tables.placements
     wanted = {(chunk.run, chunk.attempt) for chunk in chunks}
     rows = context.database.read_now(
@@ -289,14 +291,14 @@ def _append(context: Context, node: str, chunks: list[Chunk]) -> dict[tuple[str,
     mine = {(row.run_id, row.number) for row in rows}
     accepted = [chunk for chunk in chunks if (chunk.run, chunk.attempt) in mine and _is_stream(chunk.stream)]
     if context.disk.full:
-        lengths = _without_room(context, accepted, context.disk.full)
+        lengths = _discard_given_up(context, accepted, context.disk.full)
     else:
         try:
             lengths = context.files.streams.append(accepted)
         except OSError as error:
             if not disk.is_full_error(error):
                 raise
-            lengths = _without_room(context, accepted, f"the disk of {context.paths.store} is full")
+            lengths = _discard_given_up(context, accepted, f"the disk of {context.paths.store} is full")
     _index(context, lengths)
     context.printed.read(chunk for chunk in accepted if chunk.stream.startswith(PRINTED))
     for chunk in chunks:
@@ -307,11 +309,11 @@ def _append(context: Context, node: str, chunks: list[Chunk]) -> dict[tuple[str,
 
 
 RANK_EVENTS = "events/rank_"
-"""What ranks log; what nodes measure of themselves says nothing of a script."""
+"""What ranks log; what nodes measure about themselves says nothing about a script."""
 
 
 def _index(context: Context, lengths: Mapping[tuple[str, int, str], int]) -> None:
-    """Note in which order logs grew, for those who follow them."""
+    """Note in which order logs grew, for their followers."""
     grown: dict[str, dict[Log, int]] = {}
     for (run, attempt, stream), length in lengths.items():
         if stream.startswith((PRINTED, RANK_EVENTS)):
@@ -322,7 +324,7 @@ def _index(context: Context, lengths: Mapping[tuple[str, int, str], int]) -> Non
         context.files.arrivals.record(run, logs)
 
 
-def _without_room(context: Context, chunks: list[Chunk], why: str) -> dict[tuple[str, int, str], int]:
+def _discard_given_up(context: Context, chunks: list[Chunk], why: str) -> dict[tuple[str, int, str], int]:
     """On a full disk the bytes of cancelled runs count as delivered, so that these can end and be removed.
 
     Other nodes keep theirs until there is room.
@@ -344,7 +346,7 @@ def _is_stream(name: str) -> bool:
     return len(name) <= _NAME_LENGTH and is_encodable(name) and is_safe_path(name)
 
 
-def _take(
+def _record_delivery(
     context: Context,
     transaction: Transaction,
     node: str,
@@ -355,7 +357,7 @@ def _take(
 ) -> tuple[AttemptKey, ...]:
     """Record what was delivered; returns what the node may forget of what it holds.
 
-    With `singly` what cannot be recorded is left out, and said.
+    With `singly` what cannot be recorded is left out, with a note.
     """
     for run, attempt, stream in parse:
         ingest.parse_events(context, transaction, run, attempt, stream)
@@ -363,11 +365,11 @@ def _take(
         attempts.take_events(context, transaction, node, events)
     else:
         for event in events:
-            _take_if_usable(context, transaction, node, event)
+            _record_if_usable(context, transaction, node, event)
     return forgettable(transaction.connection, node, held)
 
 
-def _take_if_usable(context: Context, transaction: Transaction, node: str, event: Event) -> None:
+def _record_if_usable(context: Context, transaction: Transaction, node: str, event: Event) -> None:
     try:
         with transaction.connection.begin_nested():
             attempts.take_events(context, transaction, node, [event])

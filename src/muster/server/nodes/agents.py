@@ -1,4 +1,4 @@
-"""Node agents: asked for from the engines, and looked after. Only here it is asked of what kind an engine is."""
+"""Node agents: requested from engines, and watched. The only module that asks which kind an engine is."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ log = logging.getLogger("muster.server")
 
 
 def nodes_of(context: Context, cluster: Cluster) -> OwnedNodes | QueuedNodes | UnusableNodes:
-    """The nodes of a cluster, after the kind of its engine."""
+    """The nodes of a cluster, as the kind of its engine wants."""
     if owner := context.nodes.engines.owner(cluster.engine):
         return OwnedNodes(context, cluster, owner)
     if queue := context.nodes.engines.queue(cluster.engine):
@@ -34,12 +34,12 @@ def nodes_of(context: Context, cluster: Cluster) -> OwnedNodes | QueuedNodes | U
 
 @dataclass(frozen=True)
 class UnusableNodes:
-    """Of a cluster whose engine cannot be used now; agents that are there work on, and nobody is given up."""
+    """Nodes of a cluster whose engine cannot be used now: agents that are up work on, and none is given up."""
 
     why: str
 
     def start(self, nodes: Sequence[str]) -> None:
-        """Nobody can."""
+        """Nothing starts without an engine."""
 
     def poll(self, nodes: Sequence[str]) -> Mapping[str, NodeState]:
         return {node: NodeState("starting", self.why) for node in nodes}
@@ -49,7 +49,7 @@ class UnusableNodes:
 
 
 def bring_agents(context: Context, wanted: Sequence[tuple[str, str]]) -> None:
-    """Have the agents of (cluster, node) pairs asked for, without waiting for it; callable from any thread.
+    """Request the agents of (cluster, node) pairs in the background; callable from any thread.
 
     An engine may take its time: the queues of other clusters go on meanwhile.
     """
@@ -58,7 +58,7 @@ def bring_agents(context: Context, wanted: Sequence[tuple[str, str]]) -> None:
 
 
 async def ensure_agents(context: Context, wanted: Sequence[tuple[str, str]]) -> None:
-    """Ask the engines for the agents of (cluster, node) pairs that are not connected.
+    """Request the agents of (cluster, node) pairs that are not connected from their engines.
 
     An engine that fails stops nobody else; the loop that watches over nodes asks again for those that do not come.
     """
@@ -72,16 +72,16 @@ async def ensure_agents(context: Context, wanted: Sequence[tuple[str, str]]) -> 
 
 
 async def living_agents(context: Context) -> list[str]:
-    """Nodes whose agents are still there, as their engines see it."""
+    """Nodes whose agents are still alive, as their engines see it."""
     contacts, engines = context.hub.contacts, context.nodes.engines
     columns = (tables.nodes.c.cluster, tables.nodes.c.name, tables.clusters.c.engine)
     joined = select(*columns).join(tables.clusters, tables.clusters.c.name == tables.nodes.c.cluster)
     rows = await context.database.read(lambda c: c.execute(joined).all())
-    # To ask after nodes that came with an attempt and are silent would only have what they left be delivered now.
+    # A silent node that came with an attempt is not asked about: that would only have its leftovers delivered now.
     known = [(row.cluster, row.name) for row in rows if row.name in contacts or engines.queue(row.engine) is None]
     begun = await context.database.read(partial(_begun_here, context))
     lives = await poll(context, [*known, *(begun - set(known))])
-    # One that has said hello is there, though its engine may not vouch for it yet; a process of this machine will.
+    # One that has said hello is up even if its engine does not confirm it yet; for a process of this machine it will.
     coming = {*contacts, *(node for _, node in begun)}
     return [node for node, (life, _) in lives.items() if life == "up" or (life == "starting" and node in coming)]
 
@@ -101,7 +101,7 @@ def _begun_here(context: Context, connection: Connection) -> set[tuple[str, str]
 
 
 async def poll(context: Context, nodes: Sequence[tuple[str, str]]) -> dict[str, NodeState]:
-    """What the engines say of (cluster, node) pairs; a cluster that was deleted is left out."""
+    """What the engines report of (cluster, node) pairs; a deleted cluster is left out."""
     found: dict[str, NodeState] = {}
     for cluster, names in await _by_cluster(context, nodes):
         found |= await asyncio.to_thread(nodes_of(context, cluster).poll, names)

@@ -1,7 +1,7 @@
-"""Allocations: what engines with a queue of their own are asked for, and what is given back to them.
+"""Allocations: requested from engines with a queue of their own, and given back to them.
 
-Such a node has a name of its own for every attempt, `RUN.ATTEMPT.RANK`, because the machine behind it is only known
-once its agent has come.
+Such a node has a new name for every attempt, `RUN.ATTEMPT.RANK`, because the machine behind it is only known
+once its agent says hello.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def node_name(run_id: str, number: int, node_rank: int) -> str:
 
 
 def attempt_of(node: str) -> Key:
-    """The attempt that a node was brought for."""
+    """The attempt that a node came with."""
     rest, _, _ = node.rpartition(".")
     run_id, _, number = rest.rpartition(".")
     return run_id, int(number)
@@ -56,7 +56,7 @@ def is_brought(node: str, run_id: str, number: int, node_rank: int) -> bool:
 
 
 def allocation_id(context: Context, key: Key) -> str:
-    """Unlike that of any other workspace, because queues are shared."""
+    """Unique among workspaces, because queues are shared."""
     return f"{context.workspace_id[:8]}-{key[0]}.{key[1]}"
 
 
@@ -66,7 +66,7 @@ def node_folders(context: Context, key: Key, node_ranks: Iterable[int]) -> dict[
 
 
 def time_left_s(connection: Connection, run_id: str, timeout_s: float | None, since: int | None) -> float | None:
-    """What is left of the time limit of a run, which may go on in slices from attempt `since` on."""
+    """What is left of the time limit of a run, which may run in slices from attempt `since` on."""
     if timeout_s is None:
         return None
     attempts = tables.attempts
@@ -82,7 +82,7 @@ def time_left_s(connection: Connection, run_id: str, timeout_s: float | None, si
 
 
 def preview(context: Context, cluster: Cluster, spec: JobSpec) -> str | None:
-    """What would be handed on for a job; None where its engine starts agents itself."""
+    """What would be submitted for a job; None where its engine starts agents itself."""
     engine = context.nodes.engines.queue(cluster.engine)
     if engine is None or not isinstance(engine, Scripted):
         return None
@@ -103,7 +103,7 @@ def preview(context: Context, cluster: Cluster, spec: JobSpec) -> str | None:
 
 
 def cannot_reach(cluster: str, contact: ServerContact) -> Refusal:
-    """For an attempt whose agent lives and never reached this server, though the server is there."""
+    """The refusal of an attempt whose agent is alive and never reached this server, though the server is up."""
     return Refusal(
         "bad_input",
         f"its agent cannot reach the server: {contact.trouble}",
@@ -113,7 +113,7 @@ def cannot_reach(cluster: str, contact: ServerContact) -> Refusal:
 
 
 def release_after(context: Context, transaction: Transaction, run: Any, number: int, followed: bool) -> None:
-    """Once this is committed, give back what an attempt had; the last word on it has been said."""
+    """Once this is committed, give an attempt's allocation back; the attempt is over for good."""
     row = CLUSTER.first(transaction, run.compute)
     engine = context.nodes.engines.queue(row.engine) if row is not None else None
     if row is None or engine is None:
@@ -127,14 +127,14 @@ def release_after(context: Context, transaction: Transaction, run: Any, number: 
 
 
 def see_agent(context: Context, node: str) -> None:
-    """Note that the lock of an agent which has come is seen from here, so that its end will be too."""
+    """Note whether this machine sees the lock of a new agent, and so will see its end too."""
     paths = context.paths.node(node)
     if paths.agent_lives():
         paths.seen.touch()
 
 
 def given_up(connection: Connection) -> list[tuple[str, str]]:
-    """Nodes, with their clusters, that came with an attempt and from which nothing more was expected."""
+    """Nodes, with their clusters, that came with an attempt and of which nothing more is expected."""
     columns = tables.placements.c["cluster", "node", "run_id", "number", "node_rank"]
     rows = connection.execute(select(*columns).where(tables.placements.c.phase == states.GIVEN_UP))
     return sorted(

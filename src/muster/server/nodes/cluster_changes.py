@@ -1,4 +1,4 @@
-"""Clusters are created, changed and deleted; what each is now, for those who look."""
+"""Clusters are created, changed, deleted and shown."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _CLUSTERS, _PLACEMENTS, _RUNS = tables.clusters, tables.placements, tables.runs
 _UNFINISHED = (*states.ACTIVE, states.QUEUED)
 _COUNTED = 1000
 _PATIENCE_S = 2.0
-"""How long a cluster's own manager is waited for when somebody looks at the cluster."""
+"""How long to wait for a cluster's own manager when somebody looks at the cluster."""
 
 
 def check(context: Context, cluster: Cluster) -> list[str]:
-    """Refuse settings that cannot work; returns notices. Engines may have to ask around, which takes a while."""
+    """Refuse settings that cannot work; returns notices. Slow where an engine has to ask its manager."""
     engine = context.nodes.engines.get(cluster.engine)
     options = parse_options(cluster.options)
     if options.mounts:
@@ -48,14 +48,14 @@ def check(context: Context, cluster: Cluster) -> list[str]:
 
 
 def create(transaction: Transaction, wanted: NewCluster) -> None:
-    """Record a cluster whose settings are checked."""
+    """Record a cluster whose settings were checked."""
     if transaction.execute(select(_CLUSTERS).where(_CLUSTERS.c.name == wanted.name)).first():
         raise errors.Conflict(f"there is a cluster {wanted.name!r} already", "Choose another name, or delete it first.")
     transaction.execute(insert(_CLUSTERS).values(**vars(wanted), state=clusters.READY, created_at=time.time()))
 
 
 def changed(connection: Connection | Transaction, name: str, changes: ClusterChanges) -> Cluster:
-    """A cluster as it would be."""
+    """The cluster as it would be with these changes."""
     if name == DEFAULT:
         raise errors.Conflict(f"the cluster `{name}` is this machine and stays as it is", "Create one of your own.")
     row = clusters.find(connection, name)
@@ -66,7 +66,7 @@ def changed(connection: Connection | Transaction, name: str, changes: ClusterCha
 
 
 def change(context: Context, transaction: Transaction, name: str, changes: ClusterChanges) -> None:
-    """Record changes that are checked."""
+    """Record changes that were checked."""
     cluster = changed(transaction, name, changes)
     state = changes.state or clusters.find(transaction, name).state
     values = {"options": cluster.options, "state": state}

@@ -1,4 +1,4 @@
-"""What the server can say of the way to a cluster before a job goes there."""
+"""What the server can check on the way to a cluster before a job goes there."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ async def check(context: Context, cluster: Cluster) -> ClusterCheck:
         engine = context.nodes.engines.get(cluster.engine)
     except errors.JobError as error:
         return ClusterCheck((Finding("engine", "fail", error.message, error.hint),))
-    asked = await asyncio.to_thread(lambda: list(_ask(engine, cluster)))
+    asked = await asyncio.to_thread(lambda: list(_check_manager(engine, cluster)))
     return ClusterCheck((*asked, *_way_back(context, engine, cluster), _disk(Room.of(context.paths.server_dir))))
 
 
-def _ask(engine: Engine, cluster: Cluster) -> Iterator[Finding]:
+def _check_manager(engine: Engine, cluster: Cluster) -> Iterator[Finding]:
     trouble = engine.trouble(cluster, _PATIENCE_S)
     if trouble:
         yield Finding("reach", "fail", trouble, "The lines below are checked once it answers.")
@@ -45,20 +45,20 @@ def _ask(engine: Engine, cluster: Cluster) -> Iterator[Finding]:
 
 
 def nodes(offers: Sequence[NodeOffer]) -> Finding:
-    """How many nodes there are, and what is wrong with those that take no jobs."""
+    """Report how many nodes there are, and what is wrong with those that take no jobs."""
     if not offers:
         return Finding("nodes", "fail", "there are none", "See `muster cluster show`.")
     out = [offer for offer in offers if offer.state in ("unusable", "unknown")]
     counts = Counter(offer.state or "there" for offer in offers)
-    said = ", ".join(f"{count} {state}" for state, count in counts.most_common())
+    text = ", ".join(f"{count} {state}" for state, count in counts.most_common())
     if not out:
-        return Finding("nodes", "ok", said)
+        return Finding("nodes", "ok", text)
     which = "; ".join(f"{offer.name}: {offer.reason or offer.state}" for offer in out[:5])
-    return Finding("nodes", "fail" if len(out) == len(offers) else "warn", f"{said} ({which})")
+    return Finding("nodes", "fail" if len(out) == len(offers) else "warn", f"{text} ({which})")
 
 
 def _way_back(context: Context, engine: Engine, cluster: Cluster) -> Iterator[Finding]:
-    """Where nodes will look for this server."""
+    """How nodes will reach this server."""
     try:
         reach = engine.connection(cluster)
     except errors.JobError as error:
@@ -77,6 +77,6 @@ def _way_back(context: Context, engine: Engine, cluster: Cluster) -> Iterator[Fi
 
 
 def _disk(room: Room) -> Finding:
-    said = f"{room.free / 1e9:.0f} GB are free in {room.folder}"
+    text = f"{room.free / 1e9:.0f} GB are free in {room.folder}"
     level: FindingLevel = "fail" if room.is_full else "warn" if room.free < _ENOUGH_BYTES else "ok"
-    return Finding("disk", level, said, "" if level == "ok" else "Make room: `muster gc` removes what is old.")
+    return Finding("disk", level, text, "" if level == "ok" else "Make room: `muster gc` removes what is old.")

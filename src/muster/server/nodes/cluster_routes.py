@@ -114,7 +114,7 @@ async def change_node(name: str, node: str, body: NodeChanges, context: ContextO
 async def node_history(name: str, node: str, context: ContextOf, page: PageOf) -> list[NodeStateView]:
     """The states of a node so far, oldest first."""
     states = await context.database.read(lambda c: cluster_changes.history(c, name, node))
-    # Nothing is ever taken out of it, so that a state's number stays its own.
+    # States are never removed, so a state keeps its number.
     numbered = page.of(list(enumerate(states)), lambda item: (item[0],))
     return [state for _, state in numbered]
 
@@ -136,7 +136,7 @@ async def cost(context: ContextOf, by: CostBy = "run") -> CostReport:
 
 
 async def _listen_for(context: ContextOf) -> list[str]:
-    """Have nodes on other machines reach the server as their clusters want it now."""
+    """Listen for nodes on other machines as their clusters want it now."""
     return await context.remote.open() if context.remote.open is not None else []
 
 

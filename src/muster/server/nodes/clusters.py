@@ -25,7 +25,7 @@ log = logging.getLogger("muster.server")
 
 READY, STOPPED, DELETING = "ready", "stopped", "deleting"
 UNREACHABLE = "unreachable"
-"""As it is shown while its own manager does not answer; never recorded."""
+"""Shown while the cluster's own manager does not answer; never recorded."""
 PREPARING, IDLE, RUNNING = "preparing", "idle", "running"
 LEAVING, PREEMPTED, UNUSABLE, GONE = "leaving", "preempted", "unusable", "gone"
 TAKES_GANGS = (IDLE, RUNNING)
@@ -61,7 +61,7 @@ class NodeRecord:
     reason: str
     since: float
     cordoned: str | None
-    """Why nothing new starts there."""
+    """Why nothing new starts there; empty: it is not cordoned."""
     strikes: int
 
     @property
@@ -78,7 +78,7 @@ class Held(NamedTuple):
 
 
 def scales(context: Context, cluster: Cluster) -> bool:
-    """Whether nodes come before jobs: the server brings them, sets them up and sends them away."""
+    """Whether nodes come before jobs: the server starts them, sets them up and removes them."""
     engine = context.nodes.engines.owner(cluster.engine)
     return engine is not None and engine.scales(cluster)
 
@@ -91,7 +91,7 @@ def reaches(context: Context, connection: Connection) -> dict[str, Reach]:
         try:
             reach = engine.connection(cluster_of(row)) if engine else None
         except errors.JobError as error:
-            # A file that its settings name is gone, for instance; its agents still want to be heard.
+            # A file that its settings name may be gone; its agents must still be heard.
             log.warning("the settings of the cluster %s are not valid any more: %s", row.name, error)
             reach = Reach()
         if reach is not None:
@@ -113,10 +113,10 @@ def has_living_nodes(connection: Connection) -> bool:
 
 
 def offered(context: Context, cluster: Cluster) -> list[Node]:
-    """The nodes of a cluster at its largest; a refusal where its engine cannot be used."""
+    """The nodes of a cluster at its largest; raises where its engine cannot be used."""
     offers = context.nodes.engines.get(cluster.engine).nodes(cluster)
     known = context.nodes.offered.get(cluster.name)
-    # An engine gives the same list as long as the cluster is the same.
+    # An engine returns the same list as long as the cluster is the same.
     if known is None or known[0] is not offers:
         price = parse_options(cluster.options).hourly_price
         known = context.nodes.offered[cluster.name] = (offers, [_node(offer, price) for offer in offers])
@@ -143,7 +143,7 @@ def rules_of(context: Context, row: Any, states: Mapping[str, NodeRecord], num_u
     closed = context.nodes.engines.trouble(cluster.engine)
     queue = context.nodes.engines.queue(cluster.engine)
     if queue is not None and not num_usable:
-        # Where nothing is known of its nodes, its gangs wait here.
+        # While its nodes are unknown, its gangs wait here.
         closed = queue.trouble(cluster)
     if row.state == STOPPED:
         closed = f"{row.name} is stopped; `muster cluster start {row.name}` starts it"
@@ -162,7 +162,7 @@ def rules_of(context: Context, row: Any, states: Mapping[str, NodeRecord], num_u
 
 
 def set_state(transaction: Transaction, cluster: str, name: str, state: str, reason: str = "") -> None:
-    """Put a node into a state, and keep when and why."""
+    """Put a node into a state, and record when and why."""
     now = clock.now()
     where = (_STATES.c.cluster == cluster, _STATES.c.name == name)
     if state == GONE:
@@ -179,7 +179,7 @@ def add_history(transaction: Transaction, cluster: str, name: str, state: str, r
 
 
 def cordon(transaction: Transaction, cluster: str, names: Sequence[str], why: str | None) -> None:
-    """Keep new gangs off nodes, or let them on again, which also clears what was held against them."""
+    """Cordon nodes, or take them back, which also clears their strikes."""
     states = load_states(transaction).get(cluster, {})
     unknown = [name for name in names if name not in states]
     if unknown:
@@ -207,10 +207,10 @@ def _quota(limit: Limit) -> Quota:
 
 
 def forget(context: Context, transaction: Transaction, name: str) -> None:
-    """Remove a cluster; from then on the tokens of its nodes open nothing."""
+    """Remove a cluster; from then on the tokens of its nodes are invalid."""
     used = (tables.placements.c.node, tables.nodes.c.name, tables.node_history.c.name)
     known = {node for column in used for node in transaction.execute(_nodes_of(column, name)).scalars()}
-    # Nodes whose agents never said a word have a token too.
+    # Nodes whose agents never said hello have a token too.
     known |= {node for node in context.nodes.agent_tokens if node.startswith(f"{name}-")}
     context.tokens.end_agents(transaction, known)
     transaction.execute(delete(tables.clusters).where(tables.clusters.c.name == name))

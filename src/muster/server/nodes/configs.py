@@ -1,4 +1,4 @@
-"""What each agent needs to know, written where only it can read it."""
+"""The configuration of each agent, in a file that only the agent can read."""
 
 from __future__ import annotations
 

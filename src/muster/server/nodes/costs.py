@@ -27,7 +27,7 @@ def report(connection: Connection, by: CostBy, now: float) -> CostReport:
             key={"run": row.run_id, "user": row.submitted_by or "unknown", "cluster": row.cluster}[by],
             title=row.display_name or "",
             run_id=row.run_id,
-            # One that waited in somebody else's queue held nothing there; one that never came has no host.
+            # A node that waited in an external queue held nothing there; one that never came has no host.
             hours=max(0.0, (row.ended_at or now) - (row.granted_at or row.created_at)) / 3600 if row.host else 0.0,
             num_gpus=len(row.gpus) * (row.gpu_share or 1.0),
             price_per_hour=row.price_per_hour,

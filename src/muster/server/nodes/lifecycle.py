@@ -1,4 +1,4 @@
-"""The nodes of clusters come, are set up, work and go: load, decide (pure), apply."""
+"""The nodes of clusters are started, set up, used and removed: load, decide (pure), apply."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _FORGIVE = update(_STATES).where(_STATES.c.name.in_(_USED_BY), _STATES.c.strikes
 
 
 async def tend_clusters(context: Context) -> None:
-    """Bring nodes that the queue can use, send those away that nobody uses, and keep their states."""
+    """Start nodes that the queue can use, remove those that nobody uses, and keep their states."""
     while True:
         await wait_at_most(context.hub.clusters, WATCH_S)
         context.hub.clusters.clear()
@@ -76,7 +76,7 @@ class _Load:
 async def _tend(context: Context, row: Any) -> None:
     loaded = await context.database.read(partial(_load, row.name))
     loaded.busy.update(node for _, node in context.runs.builds.nodes())
-    _remind(context, loaded)
+    _ask_to_leave(context, loaded)
     lives = await poll(context, [(row.name, name) for name in loaded.known]) if loaded.known else {}
     await _recall(context, row, loaded, lives)
     changes = _changes(context, loaded, lives)
@@ -105,7 +105,7 @@ async def _tend(context: Context, row: Any) -> None:
 
 
 async def _recall(context: Context, row: Any, loaded: _Load, lives: Mapping[str, NodeState]) -> None:
-    """Give nodes back that should leave and have not come yet: they are still in the queue of their own manager."""
+    """Give back nodes that should leave and are not up yet: they are still in the queue of their own manager."""
     engine = context.nodes.engines.owner(row.engine)
     absent = [
         name
@@ -117,7 +117,7 @@ async def _recall(context: Context, row: Any, loaded: _Load, lives: Mapping[str,
 
 
 def judge_nodes(transaction: Transaction, changed: Sequence[str]) -> dict[str, dict[str, NodeRecord]]:
-    """Count node-like failures of runs that have just ended; a node with several in a row is set aside.
+    """Count failures that look like the node's, of runs that have just ended; several in a row set a node aside.
 
     Returns what is recorded of all nodes afterwards.
     """
@@ -153,8 +153,8 @@ def _load(name: str, connection: Connection) -> _Load:
     return _Load(known, {row.node for row in rows})
 
 
-def _remind(context: Context, loaded: _Load) -> None:
-    """Ask agents to leave that an earlier life of the server decided to send away."""
+def _ask_to_leave(context: Context, loaded: _Load) -> None:
+    """Ask agents to leave whose nodes were to go already before the server restarted."""
     going = (clusters.LEAVING, clusters.PREEMPTED)
     leaving = {name for name, row in loaded.known.items() if row.state in going}
     new = leaving - context.hub.leaving_nodes
@@ -164,7 +164,7 @@ def _remind(context: Context, loaded: _Load) -> None:
 
 
 def _missing(context: Context, loaded: _Load, lives: Mapping[str, NodeState]) -> list[str]:
-    """Nodes that an earlier life of the server has recorded, and died before it asked for their agents."""
+    """Nodes that were recorded before the server restarted, and whose agents were never requested."""
     return [
         name
         for name, row in loaded.known.items()
@@ -222,7 +222,7 @@ def _scale(context: Context, row: Any, loaded: _Load, changed: dict[str, str]) -
 
 
 def _wanted(context: Context, cluster: str, nodes: dict[str, Node], free: Collection[str]) -> list[Wanted]:
-    """The gangs that wait for nodes; one that waits for its quota or its time brings none."""
+    """The gangs that wait for nodes; one that waits for its quota or its time needs none."""
     found: list[Wanted] = []
     node = next(iter(nodes.values()), None)
     if node is None:
@@ -238,7 +238,7 @@ def _wanted(context: Context, cluster: str, nodes: dict[str, Node], free: Collec
         if gang.apart:
             found.append(Wanted(gang.need.nodes, 1, len(gang.excluded.intersection(free))))
             continue
-        # An empty node takes the first part even where it is too large, then whatever still fits.
+        # An empty node takes the first part even if it is too large, then whatever still fits.
         while used < _MOST_PARTS and (used == 0 or fitting(one, alone)):
             used += 1
             taken = len(node.gpus) if alone.gpus is None else alone.gpus

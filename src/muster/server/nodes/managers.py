@@ -1,4 +1,4 @@
-"""Managers of clusters that do not answer: followers of runs hear of it, and the queue goes on when they are back."""
+"""Managers of clusters that do not answer: followers of runs are notified, and the queue goes on when they return."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from muster.server.nodes.clusters import cluster_of
 from muster.wire import states
 from muster.wire.states import Level
 
-_TOLD_AFTER_S = 5.0
-"""A manager that is only busy is not worth a word."""
-_TOLD = 1000
+_NOTIFY_AFTER_S = 5.0
+"""A manager that is only busy is not worth a notice."""
+_MAX_NOTIFIED = 1000
 _RUNS = tables.runs
 _UNFINISHED = _RUNS.c.status.in_((*states.ACTIVE, states.QUEUED))
 
@@ -32,34 +32,34 @@ class Manager:
 
     trouble: str = ""
     since: float = 0.0
-    told: bool = False
+    notified: bool = False
     num_nodes: int = 0
 
 
 async def watch(context: Context, managers: dict[str, Manager]) -> None:
-    """Look at the managers of clusters that have runs; what they say is kept by their engines, and costs no call."""
+    """Check the managers of clusters that have runs; engines cache what managers say, so this costs no call."""
     for row in await context.database.read(_in_use):
         engine = context.nodes.engines.queue(row.engine)
         if engine is not None:
             await _watch(context, row, engine, managers.setdefault(row.name, Manager()))
 
 
-async def _watch(context: Context, row: Any, engine: QueueEngine, known: Manager) -> None:
+async def _watch(context: Context, row: Any, engine: QueueEngine, manager: Manager) -> None:
     cluster = cluster_of(row)
     num_nodes = len(await asyncio.to_thread(engine.nodes, cluster))
     trouble = engine.trouble(cluster)
-    if bool(trouble) != bool(known.trouble) or num_nodes != known.num_nodes:
+    if bool(trouble) != bool(manager.trouble) or num_nodes != manager.num_nodes:
         context.hub.changed(queue=True)
-    if trouble and not known.trouble:
-        known.since = time.monotonic()
-    known.trouble, known.num_nodes = trouble, num_nodes
-    if trouble and not known.told and time.monotonic() - known.since > _TOLD_AFTER_S:
-        known.told = True
-        await context.database.write(partial(_tell, context, name=row.name, level="warning", text=trouble))
-    elif not trouble and known.told:
-        known.told = False
+    if trouble and not manager.trouble:
+        manager.since = time.monotonic()
+    manager.trouble, manager.num_nodes = trouble, num_nodes
+    if trouble and not manager.notified and time.monotonic() - manager.since > _NOTIFY_AFTER_S:
+        manager.notified = True
+        await context.database.write(partial(_notify, context, name=row.name, level="warning", text=trouble))
+    elif not trouble and manager.notified:
+        manager.notified = False
         text = f"{row.engine.title()} answers again"
-        await context.database.write(partial(_tell, context, name=row.name, level="info", text=text))
+        await context.database.write(partial(_notify, context, name=row.name, level="info", text=text))
 
 
 def _in_use(connection: Connection) -> list[Any]:
@@ -68,8 +68,8 @@ def _in_use(connection: Connection) -> list[Any]:
     return list(connection.execute(CLUSTERS.where(used)))
 
 
-def _tell(context: Context, transaction: Transaction, name: str, level: Level, text: str) -> None:
-    query = select(_RUNS.c.id).where(_RUNS.c.compute == name, _UNFINISHED).limit(_TOLD)
+def _notify(context: Context, transaction: Transaction, name: str, level: Level, text: str) -> None:
+    query = select(_RUNS.c.id).where(_RUNS.c.compute == name, _UNFINISHED).limit(_MAX_NOTIFIED)
     ids = list(transaction.execute(query).scalars())
     for run_id in ids:
         add_note(transaction, run_id, level, text)

@@ -1,4 +1,4 @@
-"""What is wanted of a node's agent: loaded from what is recorded, then decided purely."""
+"""The orders of a node's agent: loaded from the database, then decided purely."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ _STILL_OPEN = select(tables.placements.c.run_id, tables.placements.c.number).whe
 
 @dataclass(frozen=True)
 class Standing:
-    """Where an attempt stands on a node. One that has ended there is heard of only when its delivery is cancelled."""
+    """Where an attempt stands on a node. One that has ended there gets an order only if its delivery is cancelled."""
 
     run: str
     attempt: int
@@ -96,14 +96,14 @@ class Material:
     plan_secret: str = ""
     run_token: str = ""
     confinement: Confinement | None = None
-    """Whose ranks they are, where the job is to run in a sandbox."""
+    """The identity of its ranks where the job runs in a sandbox."""
     timeout_s: float | None = None
     used_ports: tuple[int, ...] = ()
     """Of earlier attempts."""
     resume: tuple[int, ...] = ()
     mounts: tuple[str, ...] = ()
     shared: bool = False
-    """Nodes take what they need from each other."""
+    """Nodes fetch what they need from each other."""
     own_cache: bool = False
 
 
@@ -162,13 +162,13 @@ def run_order(standing: Standing, material: Material) -> Order:
 
 
 def orders_for(context: Context, connection: Connection, node: str) -> tuple[Order, ...]:
-    """The orders of a node: one for every attempt that is not over there."""
+    """The orders of a node: one for every attempt that is open there."""
     rows = connection.execute(_OPEN_HERE, {"node": node}).all()
     return tuple(_order(context, connection, row) for row in rows)
 
 
 def forgettable(connection: Connection, node: str, holding: Collection[AttemptKey]) -> tuple[AttemptKey, ...]:
-    """What a node holds of attempts that are over: it may remove them."""
+    """The attempts that are over, of those that a node holds: it may remove them."""
     if not holding:
         return ()
     rows = connection.execute(_STILL_OPEN, {"node": node, "runs": sorted({run for run, _ in holding})})
@@ -222,7 +222,7 @@ def _confinement(context: Context, spec: JobSpec, submitted_by: str | None, engi
     if spec.isolation != SANDBOX:
         return None
     people, person = context.tokens.people, submitted_by or ""
-    # On other machines the site decides who may be whom.
+    # On other machines the site decides which account may act for whom.
     is_root_here = os.getuid() == 0 and context.nodes.engines.on_this_machine(engine)
     return Confinement(f"{context.workspace_id}/{person}", people.unix_user(person) if is_root_here else "")
 

@@ -1,4 +1,4 @@
-"""What the queues of clusters say of attempts, kept with each; and what their jobs used, once they are over."""
+"""The state of each attempt's job in its cluster's queue, and what the job used once it is over."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ log = logging.getLogger("muster.server")
 Key = tuple[str, int]
 
 ASK_S = 5.0
-"""How often the accounting is asked."""
+"""How often the accounting is queried."""
 _PATIENCE_S = 300.0
-"""How long the accounting may take to write a job down."""
+"""How long the accounting may take to record a job."""
 _LATE = f"the accounting had no record of it within {_PATIENCE_S / 60:g} minutes of its end"
 
 
 def keep(context: Context, found: Mapping[Key, QueueJob]) -> None:
-    """Note what queues say of open attempts; what outlasts the moment is recorded, with one write for all."""
+    """Note what queues report of open attempts; what lasts is recorded, with one write for all."""
     known = context.nodes.jobs
     changed = {key: job for key, job in found.items() if key not in known or _lasting(known[key]) != _lasting(job)}
     known |= found
@@ -44,73 +44,77 @@ def keep(context: Context, found: Mapping[Key, QueueJob]) -> None:
 
 
 def of_attempt(context: Context, row: Any) -> QueueJob | None:
-    """What its queue says of an attempt, now or last."""
+    """The latest that its queue reported of an attempt."""
     live = context.nodes.jobs.get((row.run_id, row.number))
     return live or (None if row.queue_job is None else from_json(QueueJob, row.queue_job))
 
 
-def end(context: Context, transaction: Transaction, cluster: Cluster, key: Key, said: QueueJob | None) -> None:
-    """An attempt gives its job back: what is known of it stays, and what it used is asked for later."""
+def end(context: Context, transaction: Transaction, cluster: Cluster, key: Key, reported: QueueJob | None) -> None:
+    """An attempt gives its job back: what is known of it is kept, and what it used is queried later."""
     known = context.nodes.jobs.pop(key, None) or _recorded(transaction.connection, key)
-    # A queue that does not answer knows no more than the job's number.
-    is_bare = said is not None and not said.nodes and known is not None and known.id == said.id
-    job = known if said is None or is_bare else said
+    # Of a queue that does not answer only the job's number is known.
+    is_bare = reported is not None and not reported.nodes and known is not None and known.id == reported.id
+    job = known if reported is None or is_bare else reported
     if job is None:
         return
-    # What the queue last said of a job that ends now is old.
+    # The job ends now: its last reported state is out of date.
     job = replace(job, state="", reason="", starts_at=None)
     _record(transaction, {key: job})
     same = [other for other, item in context.nodes.ended_jobs.items() if item.job.id == job.id]
     for other in same:
-        # It went on as the next attempt, and has one account.
+        # The same job went on as the next attempt, and is accounted once.
         del context.nodes.ended_jobs[other]
     context.nodes.ended_jobs[key] = EndedJob(cluster, job, time.monotonic())
 
 
 async def watch(context: Context) -> None:
-    """Learn what jobs used that are over, as their accounting writes it down."""
+    """Look up the usage of ended jobs as their accounting records it."""
     try:
         await _find_ended(context)
     except Exception:
-        log.exception("jobs that ended before the server came were not looked for")
+        log.exception("jobs that ended before the server started could not be looked up")
     while True:
         await asyncio.sleep(ASK_S)
         try:
             await account(context)
         except Exception:
-            log.exception("what jobs used was asked for in vain; it is tried again")
+            log.exception("the usage of jobs could not be queried; it is tried again")
 
 
 async def account(context: Context) -> None:
-    """Ask what jobs used that are over; what is found is kept with their attempts."""
+    """Query the usage of ended jobs; what is found is recorded with their attempts."""
     clusters = {item.cluster.name: item.cluster for item in context.nodes.ended_jobs.values()}
     for name, cluster in sorted(clusters.items()):
-        mine = {key: item for key, item in context.nodes.ended_jobs.items() if item.cluster.name == name}
+        ended = {key: item for key, item in context.nodes.ended_jobs.items() if item.cluster.name == name}
         queue = context.nodes.engines.queue(cluster.engine)
-        jobs = sorted({item.job.id for item in mine.values()})
-        said = await asyncio.to_thread(queue.usage, cluster, jobs) if queue is not None else ""
-        answered = _answered(mine, said, time.monotonic())
-        if answered and said != "":
-            await context.database.write(partial(_record, jobs=answered))
-            for run_id, _ in answered:
+        jobs = sorted({item.job.id for item in ended.values()})
+        reported = await asyncio.to_thread(queue.usage, cluster, jobs) if queue is not None else ""
+        settled = _with_usage(ended, reported, time.monotonic())
+        if settled and reported != "":
+            await context.database.write(partial(_record, jobs=settled))
+            for run_id, _ in settled:
                 context.runs.unrecorded.add(run_id)
-        for key in answered:
+        for key in settled:
             context.nodes.ended_jobs.pop(key, None)
 
 
 async def _find_ended(context: Context) -> None:
-    """Those that ended while the server was away, or just before it went."""
+    """Take up jobs that ended while the server was down, or just before."""
     now = time.monotonic()
     for key, cluster, job in await context.database.read(_without_usage):
         context.nodes.ended_jobs.setdefault(key, EndedJob(cluster, job, now))
 
 
-def _answered(mine: Mapping[Key, EndedJob], said: Mapping[str, JobUsage] | str, now: float) -> dict[Key, QueueJob]:
-    """The jobs with what is known of their use by now, or with why it never will be."""
-    if isinstance(said, str):
-        return {key: replace(item.job, usage_note=said) for key, item in mine.items()}
-    found = {key: replace(item.job, usage=said[item.job.id]) for key, item in mine.items() if item.job.id in said}
-    late = {key: item for key, item in mine.items() if key not in found and now - item.since > _PATIENCE_S}
+def _with_usage(
+    ended: Mapping[Key, EndedJob], reported: Mapping[str, JobUsage] | str, now: float
+) -> dict[Key, QueueJob]:
+    """The jobs whose usage is known by now, or will never be, with the reason."""
+    if isinstance(reported, str):
+        return {key: replace(item.job, usage_note=reported) for key, item in ended.items()}
+    found = {
+        key: replace(item.job, usage=reported[item.job.id]) for key, item in ended.items() if item.job.id in reported
+    }
+    late = {key: item for key, item in ended.items() if key not in found and now - item.since > _PATIENCE_S}
     return found | {key: replace(item.job, usage_note=_LATE) for key, item in late.items()}
 
 
@@ -143,5 +147,5 @@ def _recorded(connection: Connection, key: Key) -> QueueJob | None:
 
 
 def _lasting(job: QueueJob) -> QueueJob:
-    """Without what changes while it waits."""
+    """The job without what changes while it waits."""
     return replace(job, reason="", starts_at=None)

@@ -35,7 +35,7 @@ class QueuedNodes:
     engine: QueueEngine
 
     def start(self, nodes: Sequence[str]) -> None:
-        """Hand the gangs of these nodes to the queue, each whole."""
+        """Submit the gangs of these nodes to the queue, each as a whole."""
         keys = sorted({attempt_of(node) for node in nodes})
         requests = self.context.database.read_now(
             lambda c: [self._request(c, key) for key in keys if _wants_nodes(c, key)]
@@ -74,7 +74,7 @@ class QueuedNodes:
         return found
 
     def views(self, connection: Connection, held: Sequence[Held]) -> list[NodeView]:
-        """The machines, as their own manager shows them."""
+        """The machines, as their own manager reports them."""
         return [
             NodeView(
                 name=offer.name,
@@ -95,7 +95,7 @@ class QueuedNodes:
         ]
 
     def _request(self, connection: Connection, key: Key) -> GangRequest:
-        """All nodes of an attempt, and what the engine must know of the gang."""
+        """The request for all nodes of an attempt, with what the engine must know of the gang."""
         context, cluster = self.context, self.cluster
         run = connection.execute(RUN.select, {"key_id": key[0]}).one()
         folders = node_folders(context, key, range(run.num_nodes))
@@ -118,17 +118,17 @@ class QueuedNodes:
         return GangRequest(allocation_id(context, key), cluster, folders, gang, tuple(agents))
 
     def _script(self, request: GangRequest) -> str | None:
-        """What is handed on for a gang by itself."""
+        """What is submitted for one gang."""
         if not isinstance(self.engine, Scripted):
             return None
         try:
             return self.engine.script(request)
         except errors.JobError:
-            # There is no script for what cannot be asked for; the engine says so itself.
+            # An invalid request has no script; the engine reports it on submission.
             return None
 
     def _keep(self, requests: Sequence[GangRequest], scripts: Mapping[str, str]) -> None:
-        """Keep what is handed on with the runs, where people look at their files."""
+        """Keep what is submitted among the runs' files, where people look."""
         kept = [(request.gang, scripts[request.id].encode()) for request in requests if request.id in scripts]
         for gang, data in kept:
             self.context.files.store.put(f"runs/{gang.run}/attempts/{gang.attempt}/{SCRIPT}", [data])
@@ -143,7 +143,7 @@ def _record_scripts(transaction: Transaction, kept: Sequence[tuple[Gang, bytes]]
 
 
 def _wants_nodes(connection: Connection, key: Key) -> bool:
-    """Whether an attempt has yet to begin; one that has lost its nodes is over, and is not asked for again."""
+    """Whether an attempt has yet to begin; one that has lost its nodes is over, and is not requested again."""
     attempt = connection.execute(ATTEMPT.select, {"key_run_id": key[0], "key_number": key[1]}).first()
     placements = connection.execute(PLACEMENTS.select, {"key_run_id": key[0], "key_number": key[1]})
     if attempt is None or attempt.ended_at is not None or attempt.stop_reason or attempt.ending:

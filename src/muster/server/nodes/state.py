@@ -1,4 +1,4 @@
-"""What the server holds of engines, nodes and agents."""
+"""The server's in-memory state of engines, nodes and agents."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ from muster.wire.queue_jobs import QueueJob
 
 @dataclass(frozen=True)
 class EndedJob:
-    """A job that is over, and of which the accounting has not said what it used."""
+    """A job that is over and whose usage the accounting has not reported yet."""
 
     cluster: Cluster
     job: QueueJob
     since: float
-    """By the monotonic clock."""
+    """On the monotonic clock."""
 
 
 @dataclass
 class NodesState:
-    """Engines, and what is remembered of their nodes."""
+    """Engines, and what is cached of their nodes."""
 
     engines: Engines
     addresses: tuple[str, ...]
     """Where agents on this machine reach the server."""
     agent_tokens: dict[str, str] = field(default_factory=dict)
     asking: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
-    """Held while a cluster's engine is asked for agents: one request after another."""
+    """One lock per cluster: its engine gets one request for agents after another."""
     offered: dict[str, tuple[Sequence[NodeOffer], list[Node]]] = field(default_factory=dict)
-    """The nodes of clusters as their engines offered them last, and as the scheduler sees them."""
+    """The nodes of clusters as last offered by their engines, and as the scheduler sees them."""
     allocations: dict[tuple[str, int], AllocationState] = field(default_factory=dict)
-    """What engines with a queue of their own said last of each open attempt."""
+    """The latest state of each open attempt on engines with a queue of their own."""
     announced: set[tuple[str, int]] = field(default_factory=set)
-    """The attempts whose followers know why they wait."""
+    """The attempts whose followers were told why they wait."""
     jobs: dict[tuple[str, int], QueueJob] = field(default_factory=dict)
-    """What the queues of clusters say of open attempts."""
+    """The jobs of open attempts, as their clusters' queues report them."""
     ended_jobs: dict[tuple[str, int], EndedJob] = field(default_factory=dict)
-    """Those of which it is not known yet what they used."""
+    """Ended jobs whose usage is not known yet."""
     unreached: dict[str, ServerContact] = field(default_factory=dict)
-    """What agents met that live and have not reached this server, by node."""
+    """The trouble of live agents that have not reached this server, by node."""
 
 
 @dataclass
@@ -58,7 +58,7 @@ class RemoteAccess:
     host: str | None = None
     """The host that a server for a team was started on."""
     certificate: str | None = None
-    """What the server presents to those who come over TLS."""
+    """The certificate that the server presents over TLS."""
     open: Callable[[], Awaitable[list[str]]] | None = None
     """Listens for other machines as their clusters want it; returns notices."""
 
@@ -70,7 +70,7 @@ class RemoteAccess:
         return (f"https://{in_url(self.resolved(reach).server_address or '')}:{port}",)
 
     def resolved(self, reach: Connection) -> Connection:
-        """With the server's address, which is looked for where the cluster does not name it."""
+        """The connection with the server's address, which is detected where the cluster does not name it."""
         if reach.server_address:
             return reach
         return replace(reach, server_address=self.host or address_towards(reach.near))

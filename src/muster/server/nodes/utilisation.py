@@ -1,4 +1,4 @@
-"""How much of a cluster was in use over time, from what is recorded of attempts, nodes and runs."""
+"""How much of a cluster was in use over time, from the records of attempts, nodes and runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ABSENT = frozenset((clusters.GONE, clusters.UNUSABLE, clusters.PREEMPTED))
 
 
 def use_of(connection: Connection, cluster: str, hours: float, points: int, now: float) -> ClusterUse:
-    """Nodes, busy nodes, GPUs in use and runs that wait, as averages over equal stretches of the last hours."""
+    """Nodes, busy nodes, GPUs in use and runs that wait, as averages over equal intervals of the last hours."""
     clusters.find(connection, cluster)
     begin, step_s = now - 3600 * hours, 3600 * hours / points
     held, gpus = _held(connection, cluster, begin, now)
