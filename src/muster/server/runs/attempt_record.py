@@ -1,4 +1,4 @@
-"""An attempt as it is recorded: loaded once, changed in memory, and what changed is written back once."""
+"""An attempt's records: loaded once, changed in memory, and only the changes written back, once."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Columns = dict[str, Json]
 
 
 class Record:
-    """A row as a mapping that knows what was changed in it."""
+    """A row that tracks its changes."""
 
     def __init__(self, values: Columns) -> None:
         self._values = values
@@ -69,7 +69,7 @@ class AttemptRecord:
 
     @classmethod
     def load(cls, transaction: Transaction, run_id: str, number: int | None = None) -> AttemptRecord | None:
-        """The attempt (the current one unless a number is given); None when there is no such."""
+        """The attempt (the current one unless a number is given); None when there is none."""
         run = RUN.first(transaction, run_id)
         chosen = number if number is not None else run.attempt if run is not None else 0
         attempt = ATTEMPT.first(transaction, run_id, chosen) if run is not None and chosen else None
@@ -87,7 +87,7 @@ class AttemptRecord:
         places: Sequence[Place],
         name: Callable[[str, int, int], str] | None = None,
     ) -> AttemptRecord:
-        """A new attempt of a run on the places that it was given; `name` names nodes that are yet to come."""
+        """A new attempt of a run on its places; `name` names nodes that are yet to come."""
         run = _record(RUN.one(transaction, run_id))
         number = run.attempt + 1
         run.set(attempt=number, retry_at=None)
@@ -136,7 +136,7 @@ class AttemptRecord:
         self._new_ranks = True
 
     def announce(self, event: Recorded) -> None:
-        """Something that those who follow the run will hear."""
+        """Record an event for the followers of the run."""
         self._events.append(event_row(self.run.id, event))
 
     def note(self, level: Level, text: str) -> None:
@@ -147,7 +147,7 @@ class AttemptRecord:
         self.announce(StateChanged(status, clock.now()))
 
     def view(self, context: Context) -> AttemptView:
-        """What the decision looks at."""
+        """The input of the lifecycle decision."""
         return AttemptView(
             run_status=self.run.status,
             nodes=[
@@ -183,14 +183,14 @@ class AttemptRecord:
         )
 
     def _ending_pending(self) -> bool:
-        """Whether nodes were taken back and their engine, which will be asked again, has not said why."""
+        """Whether nodes were taken back and their engine, which is asked again, has not given a reason yet."""
         if self.attempt.ending is not None or not any(node.leaving for node in self.nodes):
             return False
         brought = all(allocations.is_brought(n.node, n.run_id, n.number, n.node_rank) for n in self.nodes)
         return brought and all(node.phase in states.IS_OPEN for node in self.nodes)
 
     def save(self, context: Context, transaction: Transaction) -> None:
-        """Write what changed, and wake whom it concerns once it is durable."""
+        """Write what changed, and wake those concerned once it is durable."""
         number = self.attempt.number
         if self.run.changes:
             RUN.set(transaction, self.run.id, **self.run.changes)

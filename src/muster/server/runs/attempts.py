@@ -1,4 +1,4 @@
-"""Attempts: load what is recorded, decide, apply. Everything here runs inside one write."""
+"""Attempts: load the records, decide, apply. Everything here runs inside one write transaction."""
 
 from __future__ import annotations
 
@@ -66,24 +66,24 @@ def begin(context: Context, transaction: Transaction, start: Start, to_come: boo
     record = AttemptRecord.create(transaction, start.run_id, start.places, allocations.node_name if to_come else None)
     spec = JobSpec.model_validate(record.run.spec, strict=False)
     if not to_come and not any(ports_wanted(spec, rank).count for rank in range(len(start.places))):
-        # Nothing has to be agreed between the nodes first: the order to prepare carries the plan.
+        # The nodes need not agree on anything first: the order to prepare carries the plan.
         _plan(transaction, record, spec)
-    _go_on(context, transaction, record)
+    _advance_current(context, transaction, record)
     return [(node.cluster, node.node) for node in record.nodes]
 
 
 def refuse(context: Context, transaction: Transaction, run_id: str, node: Node, refusal: Refusal) -> None:
-    """An attempt that ends before it has begun: the environment of a queued run could not be built on a node."""
+    """Record an attempt that ended before it began: the environment of a queued run could not be built on a node."""
     record = AttemptRecord.create(transaction, run_id, [Place(node, 0, ())])
     now = clock.now()
     refused = Refused(refusal.code, refusal.message, refusal.next, refusal.lines)
     for data in (refused, Ended(now, "refused"), Delivered()):
-        _record(record, record.nodes[0], Event(run_id, record.attempt.number, now, data))
-    _go_on(context, transaction, record)
+        _apply_event(record, record.nodes[0], Event(run_id, record.attempt.number, now, data))
+    _advance_current(context, transaction, record)
 
 
 def take_events(context: Context, transaction: Transaction, node: str, events: Sequence[Event]) -> None:
-    """Record what an agent says of its attempts, and go on from there."""
+    """Record an agent's events of its attempts, and advance those."""
     by_attempt: dict[tuple[str, int], list[Event]] = {}
     for event in events:
         by_attempt.setdefault(event.key, []).append(event)
@@ -93,25 +93,25 @@ def take_events(context: Context, transaction: Transaction, node: str, events: S
         if record is None or placement is None or placement.phase == states.CLOSED:
             continue
         for event in received:
-            _record(record, placement, event)
-        _go_on(context, transaction, record)
+            _apply_event(record, placement, event)
+        _advance_current(context, transaction, record)
 
 
 def advance(context: Context, transaction: Transaction, run_id: str) -> None:
-    """Decide and apply, after something about the run has changed."""
+    """Decide and apply after something about the run has changed."""
     record = AttemptRecord.load(transaction, run_id)
     if record is not None:
-        _go_on(context, transaction, record)
+        _advance_current(context, transaction, record)
 
 
 def preempt(context: Context, transaction: Transaction, run_id: str, why: str) -> None:
-    """End the current attempt of a run with grace, because its nodes are wanted elsewhere; it is queued again."""
+    """End the current attempt of a run with grace, because its nodes are needed elsewhere; it is queued again."""
     record = AttemptRecord.load(transaction, run_id)
     if record is None or record.attempt.ended_at is not None or record.attempt.stop_reason:
         return
     record.note("warning", f"preempted: {why}")
     _stop(context, record, Stop("preempted", GRACE_CANCEL_S))
-    _go_on(context, transaction, record)
+    _advance_current(context, transaction, record)
 
 
 def lose_node(
@@ -141,28 +141,28 @@ def lose_node(
         if record is None or placement is None:
             continue
         _lose(record, placement, give_up, why, unreached)
-        _go_on(context, transaction, record)
+        _advance_current(context, transaction, record)
 
 
 def note_ending(context: Context, transaction: Transaction, run_id: str, number: int, ending: base.Ending) -> None:
-    """Keep how an engine says that an attempt's nodes were taken back; the first word counts."""
+    """Record why an engine took an attempt's nodes back; the first reason counts."""
     record = AttemptRecord.load(transaction, run_id, number)
     if record is None or record.attempt.ending is not None or record.attempt.ended_at is not None:
         return
     record.attempt.set(ending=to_json(ending))
     if ending.message:
         record.note("warning" if ending.code else "info", ending.message)
-    _go_on(context, transaction, record)
+    _advance_current(context, transaction, record)
 
 
 def announce(context: Context, transaction: Transaction, run_id: str, text: str) -> None:
-    """Say something to those who follow a run."""
+    """Send a note to the followers of a run."""
     add_note(transaction, run_id, "info", text)
     transaction.after_commit.append(lambda: context.hub.changed(runs=[run_id]))
 
 
 def identify_node(transaction: Transaction, hello: Hello) -> None:
-    """The agent of a node that was to come is here: now it is known which machine that is."""
+    """Record which machine a node is, now that its agent has said hello."""
     run_id, number = allocations.attempt_of(hello.node)
     placements, attempts = tables.placements, tables.attempts
     mine = (placements.c.run_id == run_id, placements.c.number == number, placements.c.node == hello.node)
@@ -175,8 +175,8 @@ def identify_node(transaction: Transaction, hello: Hello) -> None:
     )
 
 
-def _record(record: AttemptRecord, placement: Record, event: Event) -> None:
-    """Take one event in."""
+def _apply_event(record: AttemptRecord, placement: Record, event: Event) -> None:
+    """Apply one event to the record."""
     data = event.data
     if isinstance(data, Prepared):
         placement.set(ports=list(data.ports), address=data.address or placement.address, resumed=data.resumed)
@@ -250,7 +250,7 @@ def _record_exit(record: AttemptRecord, event: Event, exited: Exited, node: str)
 
 def _lose(record: AttemptRecord, placement: Record, give_up: bool, why: str, unreached: ServerContact | None) -> None:
     if placement.phase == states.ORDERED:
-        # Nothing has begun there: the next agent of the node takes the order up.
+        # Nothing has begun there: the node's next agent picks up the order.
         if not give_up:
             return
         ending = from_json(Ending, record.attempt.ending) if record.attempt.ending else Ending("", "")
@@ -272,22 +272,22 @@ def _lose(record: AttemptRecord, placement: Record, give_up: bool, why: str, unr
         placement.set(phase=states.GIVEN_UP)
 
 
-def _go_on(context: Context, transaction: Transaction, record: AttemptRecord) -> None:
-    """Decide what follows, where the attempt is the current one, and write down what has changed."""
+def _advance_current(context: Context, transaction: Transaction, record: AttemptRecord) -> None:
+    """Decide what follows if the attempt is the current one, and write what has changed."""
     if record.is_current:
         _advance(context, transaction, record)
     record.save(context, transaction)
 
 
 def _advance(context: Context, transaction: Transaction, record: AttemptRecord) -> None:
-    """Decide and apply until the attempt rests."""
+    """Decide and apply until there is nothing to do."""
     while record.attempt.ended_at is None and record.run.status not in states.TERMINAL:
         actions = decide(record.view(context))
         if not actions:
             return
         for action in actions:
             if isinstance(action, Go):
-                _go(transaction, record)
+                _start_gang(transaction, record)
             elif isinstance(action, Stop):
                 _stop(context, record, action)
             elif isinstance(action, Move):
@@ -296,7 +296,7 @@ def _advance(context: Context, transaction: Transaction, record: AttemptRecord) 
                 _finish(context, transaction, record)
 
 
-def _go(transaction: Transaction, record: AttemptRecord) -> None:
+def _start_gang(transaction: Transaction, record: AttemptRecord) -> None:
     """Make the plan that starts the gang; where the nodes do not agree, none starts."""
     try:
         readiness.check_agreement(record.nodes)
@@ -320,11 +320,11 @@ def _plan(transaction: Transaction, record: AttemptRecord, spec: JobSpec) -> Non
     ]
     slots, about_network = readiness.networked(transaction, record.nodes, spec, slots)
     number = record.attempt.number
-    made = make_plan(spec, slots, run_id=record.run.id, attempt=number, python=_python(record.run))
-    record.attempt.set(plan={**to_json(made), "secret": secrets.token_hex(32)})
+    plan = make_plan(spec, slots, run_id=record.run.id, attempt=number, python=_python(record.run))
+    record.attempt.set(plan={**to_json(plan), "secret": secrets.token_hex(32)})
     columns = ("rank", "node_rank", "role", "essential", "log")
-    record.add_ranks([{name: getattr(rank, name) for name in columns} for rank in made.ranks])
-    _note_all(record, [*made.notices, *about_network])
+    record.add_ranks([{name: getattr(rank, name) for name in columns} for rank in plan.ranks])
+    _note_all(record, [*plan.notices, *about_network])
 
 
 def _python(run: Record) -> str:
@@ -335,7 +335,7 @@ def _python(run: Record) -> str:
 def _stop(context: Context, record: AttemptRecord, action: Stop) -> None:
     record.attempt.set(stop_reason=action.reason, stop_grace_s=action.grace_s)
     for node in record.nodes:
-        # An agent that never came has nothing to stop; should it come later, it finds no order.
+        # An agent that never came has nothing to stop; if it comes later, it finds no order.
         if node.phase == states.ORDERED and node.node not in context.hub.contacts:
             node.set(phase=states.GIVEN_UP)
 
@@ -344,7 +344,7 @@ def _move(context: Context, transaction: Transaction, record: AttemptRecord, sta
     if status == states.FINALIZING:
         _note_beginning(record, clock.now())
     if status == states.FINALIZING and record.attempt.stop_reason not in (None, "done"):
-        # Said at once; large files may take long to arrive. It is judged again when everything is here.
+        # A first verdict at once, since large files may take long; it is judged again when everything is here.
         verdict = to_json(_judge(context, transaction, record))
         record.attempt.set(verdict=verdict)
         record.move(status, verdict=verdict)
@@ -355,7 +355,7 @@ def _move(context: Context, transaction: Transaction, record: AttemptRecord, sta
     else:
         record.move(status)
     if context.runs.queue.dependencies.are_on(record.run.id):
-        # Those who wait for it say how far it is.
+        # The reason of each run that waits for it names its status.
         transaction.after_commit.append(lambda: context.hub.changed(queue=True))
 
 
@@ -388,7 +388,7 @@ def _finish(context: Context, transaction: Transaction, record: AttemptRecord) -
 
 
 def _note_beginning(record: AttemptRecord, now: float) -> None:
-    """A short attempt is over by the first word of it: when it began is known from its ranks, by their node's clock."""
+    """Take the start of an attempt that was over before its first event came from its ranks, by their node's clock."""
     began = [rank.started_at for rank in record.ranks if rank.started_at is not None]
     if record.attempt.started_at is None and began:
         at = min(now, max(record.attempt.created_at, *began))

@@ -1,4 +1,4 @@
-"""What people do to a run: change its names and tags, cancel it, log to it, add files, remove it. Each is one write."""
+"""What people do to a run: change its names and tags, cancel it, log to it, add files, remove it; each in one write."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def change(transaction: Transaction, ref: str, changes: Changes) -> str:
 def cancel(
     context: Context, transaction: Transaction, refs: Sequence[str], force: bool, who: str
 ) -> list[CancelledRun]:
-    """Have runs end, with grace unless by force; those that wait end at once."""
+    """End runs, with grace unless by force; waiting ones end at once."""
     rows = {row.id: row for row in (find_run(transaction, ref) for ref in refs)}
     open_rows = [row for row in rows.values() if row.status not in states.TERMINAL]
     waiting = [row for row in open_rows if row.status == states.QUEUED]
@@ -83,8 +83,8 @@ def cancel(
             # A client logs to it; nothing of it runs here.
             move_run(transaction, row.id, states.CANCELED, ended_at=clock.now())
         elif row.status != states.QUEUED:
-            RUN.set(transaction, row.id, cancel=_how(row, force), cancel_by=who)
-            add_note(transaction, row.id, "warning", _said(row, force, who))
+            RUN.set(transaction, row.id, cancel=_cancel_kind(row, force), cancel_by=who)
+            add_note(transaction, row.id, "warning", _cancel_text(row, force, who))
             attempts.advance(context, transaction, row.id)
             nodes = [node.node for node in PLACEMENTS.rows(transaction, row.id, row.attempt)]
             transaction.after_commit.append(partial(context.hub.changed, nodes, [row.id]))
@@ -92,7 +92,7 @@ def cancel(
 
 
 def give_up(context: Context, transaction: Transaction, runs: Mapping[str, str]) -> None:
-    """End queued runs that will never start, each with why."""
+    """End queued runs that will never start, each with its reason."""
     now = clock.now()
     for run_id, why in runs.items():
         verdict = to_json(Verdict(CANCELLED, f"it never started: {why}"))
@@ -103,16 +103,16 @@ def give_up(context: Context, transaction: Transaction, runs: Mapping[str, str])
 
 
 def _cancel_waiting(context: Context, transaction: Transaction, rows: Sequence[RunRow], force: bool, who: str) -> None:
-    """Many at once in a few statements: a queue of thousands is emptied in one go."""
+    """Cancel many runs in a few statements: a queue of thousands is emptied at once."""
     now = clock.now()
     changed, happened = [], []
     for row in rows:
         what = f"attempt {row.attempt + 1}" if row.attempt else "it"
         verdict = to_json(Verdict(CANCELLED, f"cancelled by {who} before {what} started"))
         ended = {"status": states.CANCELED, "ended_at": now, "verdict": verdict}
-        changed.append({"key_id": row.id, "cancel": _how(row, force), "cancel_by": who, **ended})
+        changed.append({"key_id": row.id, "cancel": _cancel_kind(row, force), "cancel_by": who, **ended})
         happened += [
-            event_row(row.id, Note("warning", _said(row, force, who), now)),
+            event_row(row.id, Note("warning", _cancel_text(row, force, who), now)),
             event_row(row.id, StateChanged(states.CANCELED, now)),
         ]
     transaction.execute(RUN.update, changed)
@@ -122,13 +122,13 @@ def _cancel_waiting(context: Context, transaction: Transaction, rows: Sequence[R
     transaction.after_commit += [partial(context.runs.unrecorded.add, run_id) for run_id in ids]
 
 
-def _how(row: RunRow, force: bool) -> str:
+def _cancel_kind(row: RunRow, force: bool) -> str:
     if row.status == states.FINALIZING:
         return "abandon"
     return "kill" if force or row.cancel == "kill" else "cancel"
 
 
-def _said(row: RunRow, force: bool, who: str) -> str:
+def _cancel_text(row: RunRow, force: bool, who: str) -> str:
     if row.status == states.FINALIZING:
         return f"delivery cancelled by {who}"
     return f"{'killed' if force else 'cancel requested'} by {who}"
@@ -143,11 +143,11 @@ def _cancelled(transaction: Transaction, row: RunRow) -> CancelledRun:
 
 
 def forget(transaction: Transaction, ref: str) -> str:
-    """Remove what the database has of a run that has ended. Returns the run's id."""
+    """Remove a run that has ended from the database. Returns the run's id."""
     row = find_run(transaction, ref)
     if row.status not in states.TERMINAL:
         raise errors.Conflict(f"the run {row.id} is {row.status}", f"Cancel it first: `muster cancel {row.id}`.")
-    # A version whose bytes have a place of their own needs its run no more.
+    # A version whose bytes are stored elsewhere no longer needs its run.
     here = (tables.models.c.run_id == row.id, tables.models.c.num_files.is_(None))
     model = transaction.execute(select(tables.models).where(*here)).first()
     if model is not None:
@@ -161,7 +161,7 @@ def forget(transaction: Transaction, ref: str) -> str:
 
 
 def remove_bytes(context: Context, run_id: str) -> None:
-    """Remove the logs and files of a run that was forgotten; takes time."""
+    """Remove the logs and files of a run that was removed from the database; takes time."""
     record_files.forget(context.files.store, run_id)
     context.files.streams.remove(run_id)
     context.files.store.remove(f"runs/{run_id}")
@@ -180,12 +180,12 @@ def log_metrics(context: Context, transaction: Transaction, ref: str, reports: t
 
 
 def store_file(context: Context, run_id: str, path: str, pieces: Iterator[bytes]) -> HashedFile:
-    """Bring the bytes of a file that a client adds to a run to the store."""
+    """Store the bytes of a file that a client adds to a run."""
     measuring = Measuring()
     size = context.files.store.put(f"runs/{run_id}/attempts/0/{safe_path(path)}", measuring.passing(pieces))
     return HashedFile(path, size, measuring.sha256)
 
 
 def add_file(transaction: Transaction, run_id: str, file: HashedFile) -> None:
-    """Record a file that a client added, in place of an earlier one of the same name."""
+    """Record a file that a client added; it replaces an earlier one of the same name."""
     record_file(transaction, run_id, 0, 0, file.path, file.size, file.sha256)

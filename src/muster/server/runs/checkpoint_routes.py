@@ -33,7 +33,7 @@ async def put_file(
 
 @router.post("", status_code=201)
 async def publish(node: NodeOf, given: Publication, context: ContextOf) -> Published:
-    """The checkpoint is complete: from now on an attempt may resume from it."""
+    """Publish a checkpoint whose files are all here: from now on an attempt may resume from it."""
     await asyncio.to_thread(checkpoints.check_whole, context, node, given)
     gone = await context.database.write(lambda t: checkpoints.publish(context, t, node, given))
     for folder in gone:

@@ -1,4 +1,4 @@
-"""Checkpoints: whole or not there, and only from the attempt that is current."""
+"""Checkpoints: complete or absent, and only from the current attempt."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Checkpoint:
     parts: tuple[Any, ...]
 
     def files(self) -> list[CheckpointFile]:
-        """Every file once by the name that it gets; where nodes wrote one name differently, each is kept."""
+        """Every file by its target name, once; where nodes wrote different content by one name, each is kept."""
         first: dict[str, str] = {}
         found: list[CheckpointFile] = []
         for part in self.parts:
@@ -57,7 +57,7 @@ class Checkpoint:
 
 
 def admit(connection: Connection, run: str, attempt: int, node: str) -> int:
-    """The node's rank in the attempt, if that is the one that may publish; a stale gang may not."""
+    """The node's rank in the attempt; raises where the attempt may not publish, as a stale gang may not."""
     runs, attempts, placements = tables.runs, tables.attempts, tables.placements
     row = connection.execute(
         select(runs.c.attempt, runs.c.status, attempts.c.ended_at, placements.c.node_rank, placements.c.phase)
@@ -74,7 +74,7 @@ def admit(connection: Connection, run: str, attempt: int, node: str) -> int:
 
 
 def check_whole(context: Context, node: str, given: Publication) -> None:
-    """Refuse a publication of which the store lacks a file; done before the write, because it may be slow."""
+    """Refuse a checkpoint of which the store lacks a file; done before the write, because it may be slow."""
     node_rank = context.database.read_now(lambda c: admit(c, given.run, given.attempt, node))
     for file in given.files:
         if not context.files.store.exists(location(given.run, given.attempt, node_rank, given.key, file.path)):
@@ -82,7 +82,7 @@ def check_whole(context: Context, node: str, given: Publication) -> None:
 
 
 def publish(context: Context, transaction: Transaction, node: str, given: Publication) -> list[str]:
-    """Record a checkpoint whose files are all here; returns what may be removed from the store now."""
+    """Record a checkpoint whose files are all stored; returns what may be removed from the store now."""
     node_rank = admit(transaction.connection, given.run, given.attempt, node)
     table = tables.checkpoints
     own = {"run_id": given.run, "attempt": given.attempt, "node_rank": node_rank, "key": given.key}
@@ -126,8 +126,8 @@ def published_by(transaction: Transaction, run_id: str, number: int) -> bool:
 def complete_sets(rows: Sequence[Any]) -> list[Checkpoint]:
     """Checkpoints, the newest first. Where several nodes publish, one counts when each of them has its part.
 
-    How many parts there are is said by a file `part_I_of_N` in each; without one, every node that published anything
-    in the attempt must have.
+    A file `part_I_of_N` in each part says how many there are; without one, every node that published anything in the
+    attempt counts.
     """
     nodes: dict[int, set[int]] = defaultdict(set)
     for row in rows:
@@ -154,7 +154,7 @@ def _declared_parts(row: Any) -> int | None:
 
 
 def superseded(rows: Sequence[Any], keep: int = 1) -> list[Any]:
-    """Of a run's checkpoints those that are older than its last few complete ones."""
+    """Those of a run's checkpoints that are older than its last few complete ones."""
     ordered = sorted(rows, key=_order)
     kept = complete_sets(ordered)[:keep]
     if len(kept) < keep:
@@ -173,7 +173,7 @@ def _folder(run: str, attempt: int, node_rank: int, key: str) -> str:
 
 
 def _prune(transaction: Transaction, run_id: str) -> list[str]:
-    """Forget what is older than the last few complete ones, but not the best; returns the folders that held it."""
+    """Remove what is older than the last few complete ones, but not the best; returns the folders that held it."""
     table = tables.checkpoints
     spec = transaction.execute(select(tables.runs.c.spec).where(tables.runs.c.id == run_id)).scalar() or {}
     keep = (spec.get("retry") or {}).get("keep_checkpoints") or CHECKPOINTS_KEPT
@@ -198,7 +198,7 @@ def _order(row: Any) -> tuple[int, float, int]:
 
 
 def folder_of(row: Any) -> str:
-    """Where in the workspace store a checkpoint lies."""
+    """The folder of a checkpoint in the workspace store."""
     return _folder(row.run_id, row.attempt, row.node_rank, row.key)
 
 

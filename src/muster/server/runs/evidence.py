@@ -1,4 +1,4 @@
-"""What is recorded of an attempt, gathered for the judgement."""
+"""The evidence for a verdict, gathered from the records of an attempt."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _SHORT_TAILS = 256
 _LONG_TAILS = 32
 _SEARCHED = 4
 """Logs that are searched as a whole where their ends explain nothing."""
-_ASKED = 64
-"""Of the first ranks that failed it is asked whether their ends explain it."""
+_MOST_CHECKED = 64
+"""How many of the first failed ranks are checked: whether the ends of their logs explain it."""
 _COMMAND_CHARS = 2000
 
 
@@ -30,9 +30,9 @@ def gather(streams: Streams, run: Any, attempt: Any, nodes: Sequence[Any], ranks
     """The evidence of an attempt, from its rows and the ends of its logs."""
     names = {row.node_rank: shown_name(row) for row in nodes}
     failed = attempt.stop_reason not in (None, "done")
-    # Those that failed by themselves come first, should there be more logs than are read.
+    # Ranks that failed by themselves come first, in case there are more logs than are read.
     order = sorted(ranks, key=lambda row: (row.expected or row.exit_code == 0, row.ended_at or 0.0, row.rank))
-    # What a rank said that ended well may tell why the others lost it.
+    # What a rank printed that ended well may tell why the others lost it.
     tails = _tails(streams, run, attempt, order) if failed else {}
     commands = _commands(attempt.plan) if failed else {}
     made = Evidence(
@@ -64,11 +64,11 @@ def gather(streams: Streams, run: Any, attempt: Any, nodes: Sequence[Any], ranks
         timeout_s=run.spec.get("limits", {}).get("timeout"),
         ending=from_json(Ending, attempt.ending) if attempt.ending else None,
     )
-    return _searched(made, streams, run, attempt, {row.rank: row.log for row in ranks}) if failed else made
+    return _with_earlier_errors(made, streams, run, attempt, {row.rank: row.log for row in ranks}) if failed else made
 
 
 def _tails(streams: Streams, run: Any, attempt: Any, rows: Sequence[Any]) -> dict[int, str]:
-    """The ends of logs: of the first ones long, of many more short."""
+    """The ends of logs: long ones of the first, short ones of many more."""
     lengths = [
         *[TAIL_BYTES] * _LONG_TAILS,
         *[_SHORT_TAIL_BYTES] * (_SHORT_TAILS - _LONG_TAILS),
@@ -80,9 +80,11 @@ def _tails(streams: Streams, run: Any, attempt: Any, rows: Sequence[Any]) -> dic
     }
 
 
-def _searched(evidence: Evidence, streams: Streams, run: Any, attempt: Any, logs: Mapping[int, str]) -> Evidence:
-    """With the trouble that lies further back in logs whose ends do not say why their ranks ended."""
-    failed = islice((rank for rank in evidence.ranks if rank.failed and rank.tail), _ASKED)
+def _with_earlier_errors(
+    evidence: Evidence, streams: Streams, run: Any, attempt: Any, logs: Mapping[int, str]
+) -> Evidence:
+    """The evidence with errors from further back in logs whose ends do not say why their ranks ended."""
+    failed = islice((rank for rank in evidence.ranks if rank.failed and rank.tail), _MOST_CHECKED)
     unexplained = (rank.rank for rank in failed if not is_explained(rank))
     found = {}
     for number in islice(unexplained, _SEARCHED):
@@ -101,6 +103,6 @@ def _refusal(row: Any) -> Refusal | None:
 
 
 def _commands(plan: Any) -> dict[int, str]:
-    """What each rank of a recorded plan runs; most of the plan is not looked at."""
+    """The command of each rank of a recorded plan; the rest of the plan is not parsed."""
     ranks = [rank for node in (plan or {}).get("nodes", ()) for rank in node["ranks"]]
     return {rank["rank"]: " ".join(rank["argv"])[:_COMMAND_CHARS] for rank in ranks}

@@ -1,4 +1,4 @@
-"""What a verdict's next step can name: the job's files, its port, GPUs elsewhere, runs like this one."""
+"""Facts that a verdict's advice can name: the job's files, its port, GPUs elsewhere, similar runs."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _MOST_FILES = 2000
 _MOST_RUNS = 300
 _SHORT_DIGEST = 8
 _PROVENANCE = "muster/provenance.json"
-"""What a client keeps among the files of a run that it submits: the commit, for one."""
+"""A file that clients add to a run that they submit: the commit, for example."""
 _MOST_PROVENANCE_BYTES = 1 << 20
 
 
 def facts_of(context: Context, transaction: Transaction, record: AttemptRecord) -> JobFacts:
-    """Everything about a failed attempt besides its evidence."""
+    """All facts about a failed attempt except its evidence."""
     run = record.run
     environment = from_json(RunEnvironment, run.environment) if run.environment else None
     return JobFacts(
         files=_files(context, run.snapshot),
-        # A process that is alone gets no port: whichever it uses is its own choice.
+        # A single process gets no port: whichever it uses is its own choice.
         master_port=_port(record.attempt.plan) if run.spec.get("distribution") else 0,
         gpus=sum(len(node.gpus) for node in record.nodes),
         gpu_clusters=_with_gpus(transaction, run.compute),
@@ -67,7 +67,7 @@ def _digest(snapshot: str | None) -> str:
 
 
 def _commit(context: Context, run_id: str) -> str:
-    """The commit that a run's client recorded, if it did; a store that lies elsewhere is not waited for."""
+    """The commit that a run's client recorded, if any; a remote store is not waited for."""
     store = context.files.store
     if store.local_root is None:
         return ""
@@ -83,7 +83,7 @@ def _commit(context: Context, run_id: str) -> str:
 
 
 def _files(context: Context, snapshot: str | None) -> tuple[str, ...]:
-    """Names in the job's code; those of a store that lies elsewhere are not waited for."""
+    """Names of files in the job's code; a remote store is not waited for."""
     files = context.files
     if snapshot is None or files.store.local_root is None or not files.snapshots.has(snapshot):
         return ()
@@ -103,7 +103,7 @@ def _with_gpus(transaction: Transaction, compute: str) -> tuple[str, ...]:
 
 
 def _completed(transaction: Transaction, record: AttemptRecord, environment: RunEnvironment | None) -> str:
-    """An earlier run of the same code that completed, with the versions that it had and this one has not."""
+    """An earlier run of the same code that completed, with the package versions in which this run differs."""
     run, runs = record.run, tables.runs
     if run.snapshot is None:
         return ""
@@ -123,7 +123,7 @@ def _completed(transaction: Transaction, record: AttemptRecord, environment: Run
 
 
 def _different(other: RunEnvironment | None, own: RunEnvironment | None) -> list[str]:
-    """Packages that the other environment had in another version, the most telling first."""
+    """Packages that the other environment had in another version, the most relevant first."""
     theirs, ours = _versions(other), _versions(own)
     names = [name for name in theirs if name in ours and theirs[name] != ours[name]]
     names.sort(key=lambda name: (name not in ("torch", "numpy", "transformers", "tensorflow", "jax"), name))

@@ -32,16 +32,16 @@ UNUSABLE = (
     DataError, IntegrityError, InterfaceError, ProgrammingError, UserError,
     ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError,
 )  # fmt: skip
-"""What is raised for something that cannot be recorded, today or tomorrow."""
+"""Errors of data that can never be recorded, however often it is tried."""
 
 
 def parse_events(context: Context, transaction: Transaction, run_id: str, attempt: int, stream: str) -> None:
-    """Take in what is new of an attempt's events."""
+    """Record the new events of an attempt's stream."""
     parse_stream(context.files.streams, transaction, run_id, attempt, stream)
 
 
 def parse_stream(stored: Streams, transaction: Transaction, run_id: str, attempt: int, stream: str) -> None:
-    """Take in the complete lines that are new, without those that cannot be recorded.
+    """Record the complete lines that are new, without those that cannot be recorded.
 
     The offset reached is committed with them.
     """
@@ -52,16 +52,16 @@ def parse_stream(stored: Streams, transaction: Transaction, run_id: str, attempt
         data = stored.read(run_id, attempt, stream, parsed, _LIMIT_BYTES)
         whole = data[: data.rfind(b"\n") + 1]
         if not whole:
-            # A line longer than the limit is passed over; otherwise the rest of it is still to come.
+            # A line longer than the limit is skipped; otherwise the rest of it is still to come.
             if len(data) < _LIMIT_BYTES:
                 return
             whole = data
-        _take_in(transaction, run_id, attempt, stream, whole.splitlines())
+        _record_lines(transaction, run_id, attempt, stream, whole.splitlines())
         parsed += len(whole)
         upsert(transaction, streams, {"run_id": run_id, "attempt": attempt, "stream": stream, "parsed": parsed})
 
 
-def _take_in(transaction: Transaction, run_id: str, attempt: int, stream: str, lines: Sequence[bytes]) -> None:
+def _record_lines(transaction: Transaction, run_id: str, attempt: int, stream: str, lines: Sequence[bytes]) -> None:
     source = stream.removeprefix("events/").removesuffix(".jsonl")
     found: list[logged.Logged] = []
     left_out: list[str] = []
@@ -82,7 +82,7 @@ def _take_in(transaction: Transaction, run_id: str, attempt: int, stream: str, l
 
 
 def _apply_singly(transaction: Transaction, run_id: str, attempt: int, items: Sequence[logged.Logged]) -> list[str]:
-    """Record what can be recorded; why the rest cannot."""
+    """Record what can be recorded; returns why the rest cannot."""
     left_out = []
     for item in items:
         try:
@@ -94,7 +94,7 @@ def _apply_singly(transaction: Transaction, run_id: str, attempt: int, items: Se
 
 
 def _note_left_out(transaction: Transaction, run_id: str, stream: str, why: Sequence[str]) -> None:
-    """Each reason is given once for a stream: a script that goes on so must not fill the run with notes."""
+    """Note each reason once per stream: a script that keeps doing it must not fill the run with notes."""
     for reason in dict.fromkeys(why):
         text = f"{storable(stream)} holds lines that cannot be recorded, and they are left out: {reason}"
         add_note_once(transaction, run_id, "warning", text)
@@ -123,7 +123,7 @@ def _apply(transaction: Transaction, run_id: str, attempt: int, items: Sequence[
 
 
 def _note_lost(transaction: Transaction, run_id: str, lost: logged.Lost) -> None:
-    """Keep on the run that a script logged what its node's disk had no room for."""
+    """Note on the run that its node's disk had no room for what a script logged."""
     who, what = lost.source.replace("_", " "), "event" if lost.count == 1 else "events"
     text = f"{who} logged {lost.count:,} {what} that could not be written and are missing (disk full?)"
     _add_notice(transaction, run_id, text, _notices(transaction, run_id))
@@ -131,7 +131,7 @@ def _note_lost(transaction: Transaction, run_id: str, lost: logged.Lost) -> None
 
 
 def _add_notice_of_divergence(transaction: Transaction, run_id: str, text: str) -> None:
-    """Keep on the run, once, that its loss is not a number any more."""
+    """Note on the run, once, that its loss is no longer a number."""
     known = _notices(transaction, run_id)
     if not is_said(known):
         _add_notice(transaction, run_id, text, known)
@@ -147,7 +147,7 @@ def _add_notice(transaction: Transaction, run_id: str, text: str, known: list[st
 
 
 def _advise_on_data_wait(transaction: Transaction, run_id: str, attempt: int, points: Sequence[MetricPoint]) -> None:
-    """Say, once in each attempt, that a run waits for data more than it computes."""
+    """Note, once per attempt, that a run waits for data more than it computes."""
     logged_here = {point.name for point in points}
     measure = next((pair for pair in MEASURES if pair[0] in logged_here), None)
     if measure is None:
@@ -163,7 +163,7 @@ def _advise_on_data_wait(transaction: Transaction, run_id: str, attempt: int, po
         note = Note("warning", f"{source.replace('_', ' ')} {text}", time.time(), attempt)
         add_event(transaction, run_id, note)
         known = _notices(transaction, run_id)
-        if not any(WAITS in said for said in known):
+        if not any(WAITS in note for note in known):
             _add_notice(transaction, run_id, note.text, known)
 
 

@@ -1,4 +1,4 @@
-"""A line that a script logged, as what it means. Pure, and never trusting: ranks write there what they like."""
+"""Parses a line that a script logged. Pure, and trusts nothing: ranks may write anything there."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _NAME_LENGTH = 255
 _TYPE_LENGTH = 16
 _TEXT_LENGTH = 64 << 10
 _DEPTH = 16
-"""Of a value; a table is two deep."""
+"""How deeply a value may be nested; a table is two deep."""
 _WHOLE = 1 << 63
 
 
 class Unusable(ValueError):
-    """What was logged cannot be recorded; the text says why."""
+    """What was logged cannot be recorded; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Tag:
 
 @dataclass(frozen=True)
 class Param:
-    """A parameter that a script was given, or chose."""
+    """A parameter that a script got, or chose."""
 
     name: str
     value: str
@@ -52,7 +52,7 @@ class LoggedModel:
 
 @dataclass(frozen=True)
 class Lost:
-    """So many events of a script found no room on its node's disk."""
+    """How many events of a script found no room on its node's disk."""
 
     source: str
     count: int
@@ -62,7 +62,7 @@ Logged = MetricPoint | Tag | Param | Progress | LoggedModel | Lost
 
 
 def read_line(line: bytes, attempt: int, source: str) -> Logged | None:
-    """What a line says; None for one that says nothing, since scripts may write there too. Raises Unusable."""
+    """The parsed line; None for one that is no event, since scripts may write there too. Raises Unusable."""
     try:
         item = json.loads(line)
     except RecursionError:
@@ -88,7 +88,7 @@ def read_line(line: bytes, attempt: int, source: str) -> Logged | None:
 
 
 def value(given: Json, depth: int = 0) -> Json:
-    """A value that can be kept and shown; numbers that JSON lacks as the texts that the in-run API writes for them."""
+    """A value that can be stored and shown; numbers that JSON lacks become the texts that the in-run API writes."""
     if given is None or isinstance(given, bool):
         return given
     if isinstance(given, str):
@@ -136,7 +136,7 @@ def _metric(item: Mapping[str, Json], name: str, attempt: int, source: str) -> M
 
 
 def _progress(item: Mapping[str, Json], source: str) -> Progress | None:
-    """How far a script says that it is; None where that is no number."""
+    """The progress that a script reports; None where it is not a number."""
     done, rank = number(item.get("done")), rank_of(source)
     if done is None or rank is None:
         return None
@@ -168,7 +168,7 @@ def _name(text: str) -> str:
 
 
 def _text(given: Json) -> str:
-    """A scalar as text; a list or mapping is none."""
+    """A scalar as text; raises for a list or mapping."""
     if isinstance(given, Sequence | Mapping) and not isinstance(given, str):
         raise Unusable("a text was wanted, and there is a list or mapping")
     return storable(given if isinstance(given, str) else str(given))[:_TEXT_LENGTH]

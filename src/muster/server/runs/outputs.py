@@ -1,4 +1,4 @@
-"""Outputs that nodes bring to a datastore: how the gang ended, and whose file gets which name."""
+"""Outputs that nodes upload to a datastore: how the gang ended, and whose file gets which name."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from muster.wire.node.requests import OutputClaim, OutputNames
 
 
 def claim(transaction: Transaction, node: str, given: OutputClaim) -> OutputNames:
-    """Once the gang has succeeded: the name of each file, or None where another node brought the same content.
+    """Once the gang has succeeded: the name of each file, or None where another node uploaded the same content.
 
-    The first node to claim a name has it, whatever the order in which their bytes arrive; another content by the same
-    name lies under `node_N/`.
+    The first node to claim a name gets it, in whatever order the bytes arrive; other content by the same name goes
+    under `node_N/`.
     """
     run, attempt, output = given.run, given.attempt, given.output
     node_rank = node_rank_of(transaction, run, attempt, node)

@@ -32,7 +32,7 @@ class NotReady(Exception):
 
 
 def check_agreement(nodes: Sequence[Record]) -> None:
-    """NotReady where the nodes would not work together."""
+    """Raises NotReady where the nodes would not work together."""
     if len({node.resumed for node in nodes}) > 1:
         # One of them found the newest checkpoint damaged.
         raise NotReady(
@@ -44,12 +44,12 @@ def check_agreement(nodes: Sequence[Record]) -> None:
 
 
 def notices(nodes: Sequence[Record]) -> list[str]:
-    """What the nodes have to say, each thing once."""
+    """The notices of the nodes, each once."""
     return joined_notices([shown_name(node) for node in nodes], _facts(nodes))
 
 
 def machines(nodes: Sequence[Record]) -> list[str]:
-    """Where each node is: the same for nodes that share a machine and its host name."""
+    """A key for each node's machine: the same for nodes that share a machine and its host name."""
     return [facts.machine or node.host for node, facts in zip(nodes, _facts(nodes), strict=True)]
 
 
@@ -60,7 +60,7 @@ def _facts(nodes: Sequence[Record]) -> list[Facts]:
 def networked(
     transaction: Transaction, nodes: Sequence[Record], spec: JobSpec, slots: Sequence[Slot]
 ) -> tuple[tuple[Slot, ...], tuple[str, ...]]:
-    """The slots with the network that they share; NotReady where the cluster's interface is not there."""
+    """The slots with the network that they share; raises NotReady where the cluster's interface is missing."""
     devices = [facts.devices for facts in _facts(nodes)]
     if None in devices:
         return tuple(slots), ()

@@ -1,4 +1,4 @@
-"""What the store keeps of each run besides its files: its record, from which a lost database is rebuilt."""
+"""The record of each run, kept in the store besides its files: a lost database is rebuilt from it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PARTS: tuple[Table, ...] = (
     tables.params,
     tables.run_tags,
 )
-"""Of a run's rows; its metrics lie in the store as its ranks logged them."""
+"""The tables with a run's rows; its metrics are in the store as its ranks logged them."""
 
 _IDS: BindParameter[list[str]] = bindparam("ids", expanding=True)
 _SELECT_IDS = select(tables.runs.c.id).where(tables.runs.c.id.in_(_IDS))
@@ -51,7 +51,7 @@ class Unrecorded:
         self._added.put(run_id)
 
     def take(self, most: int | None = None) -> list[str]:
-        """Each once; the longest unrecorded first, and at most so many."""
+        """At most `most` runs, each once, the longest unrecorded first."""
         with suppress(queue.Empty):
             while True:
                 self._waiting.setdefault(self._added.get_nowait())
@@ -62,7 +62,7 @@ class Unrecorded:
 
 
 def load(connection: Connection, ids: Sequence[str]) -> dict[str, Record]:
-    """All that the database has of these runs, with one query for each table; those that were removed are left out."""
+    """All rows of these runs, with one query per table; removed runs are left out."""
     found: dict[str, Record] = {}
     for row in connection.execute(_SELECT_RUNS, {"ids": ids}):
         found[row.id] = {tables.runs.name: [dict(row._mapping)], **{table.name: [] for table in _PARTS}}
@@ -73,7 +73,7 @@ def load(connection: Connection, ids: Sequence[str]) -> dict[str, Record]:
 
 
 def still_there(connection: Connection, ids: Sequence[str]) -> set[str]:
-    """Which of these runs the database knows."""
+    """Those of these runs that the database still has."""
     return set(connection.execute(_SELECT_IDS, {"ids": ids}).scalars())
 
 
@@ -82,7 +82,7 @@ def keep(store: Store, run_id: str, record: Record) -> None:
 
 
 def read(store: Store, run_id: str) -> Record | None:
-    """The record of a run; None where there is none that can be read."""
+    """The record of a run; None where there is no readable one."""
     try:
         with store.open(_location(run_id)) as file:
             found: Record = json.loads(file.read())
@@ -92,12 +92,12 @@ def read(store: Store, run_id: str) -> Record | None:
 
 
 def forget(store: Store, run_id: str) -> None:
-    """First of all that is removed: a run that is half removed must not be taken for one that is missing."""
+    """Removed before anything else: a half-removed run must not be taken for a missing one."""
     store.remove(_location(run_id))
 
 
 def known_to(store: Store) -> Iterator[str]:
-    """The runs that the store has a record of; one that lies elsewhere is slow to look through."""
+    """The runs that the store has a record of; slow on a remote store."""
     if store.local_root is None:
         parts = (name.split("/") for name, _, _ in store.files("runs"))
         yield from sorted(part[-2] for part in parts if part[-1] == NAME)
@@ -113,7 +113,7 @@ def missing(connection: Connection, store: Store) -> list[str]:
 
 
 def put_back(transaction: Transaction, record: Record) -> None:
-    """Have the database hold what the record does, in place of what it has of that run."""
+    """Replace what the database has of a run by its record."""
     run = record[tables.runs.name][0]
     transaction.execute(delete(tables.runs).where(tables.runs.c.id == run["id"]))
     for table in _PARTS:
@@ -124,7 +124,7 @@ def put_back(transaction: Transaction, record: Record) -> None:
 
 
 def _insertable(transaction: Transaction, table: Table, row: dict[str, Json]) -> dict[str, Json]:
-    """The columns that there are today, without a number that another row has got meanwhile."""
+    """The row with today's columns, without an id that another row has taken since."""
     known = {key: value for key, value in row.items() if key in table.columns}
     for column in table.primary_key:
         if column.autoincrement is True:
@@ -135,7 +135,7 @@ def _insertable(transaction: Transaction, table: Table, row: dict[str, Json]) ->
 
 
 def _without_secret(row: dict[str, Any]) -> dict[str, Json]:
-    """The plan of an attempt holds what its ranks know each other by."""
+    """The row without its plan's secret, by which ranks authenticate each other."""
     plan = row.get("plan")
     return row | {"plan": {key: plan[key] for key in plan if key != "secret"}} if isinstance(plan, dict) else row
 

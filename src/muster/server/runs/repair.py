@@ -1,4 +1,4 @@
-"""Puts runs back that the store has and the database lacks, or knows only as they were before."""
+"""Restores runs that the store has and the database lacks, or has only in an older state."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from muster.wire.stream import StateChanged
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """What the store could say."""
+    """What was restored from the store."""
 
     added: tuple[str, ...]
-    """Runs that the database did not know."""
+    """Runs that the database did not have."""
     renewed: tuple[str, ...]
-    """Runs that it knew as still active, and that have ended."""
+    """Runs that were still active in the database, and have ended."""
     without_record: tuple[str, ...]
     """Folders of runs whose record cannot be read; their files are untouched."""
 
 
 def rebuild(database: Database, files: WorkspaceFiles) -> Rebuilt:
-    """Take in the record of each run that the database is behind with."""
+    """Restore each run whose record is newer than the database."""
     known = database.read_now(lambda c: dict(c.execute(select(tables.runs.c.id, tables.runs.c.status)).tuples().all()))
     added, renewed, unreadable = [], [], []
     for run_id in record_files.known_to(files.store):
@@ -58,7 +58,7 @@ def _put_back(files: WorkspaceFiles, transaction: Transaction, run_id: str, reco
         for stream, _size in files.streams.names(run_id, number):
             if stream.startswith("events/"):
                 ingest.parse_stream(files.streams, transaction, run_id, number, stream)
-    # What was parsed changes tags and notices, which the record has as they were.
+    # Parsing changes tags and notices; the record has them as they were.
     transaction.execute(
         tables.runs.update().where(tables.runs.c.id == run_id),
         {name: record[tables.runs.name][0][name] for name in ("tags", "notices")},

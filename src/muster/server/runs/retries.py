@@ -1,4 +1,4 @@
-"""Further attempts: by themselves where the policy says so, or by hand. Everything here runs inside one write."""
+"""Further attempts: automatic where the policy says so, or by hand. Everything here runs inside one write."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _VERDICTS_BEFORE = (
 
 
 def workspace_policy(given: Json) -> parts.Retry:
-    """The `retry` of a workspace, checked as that of a job file is."""
+    """The `retry` of a workspace, validated like that of a job file."""
     return make_spec({"command": "true", "retry": given or {}}).retry
 
 
@@ -68,7 +68,7 @@ def next_step(retry: Retry) -> str:
 
 
 def by_hand(context: Context, transaction: Transaction, ref: str, who: str) -> str:
-    """One more attempt of a run that has ended, with its budgets as new. Returns the run's id."""
+    """One more attempt of a run that has ended, with fresh budgets. Returns the run's id."""
     row = find_run(transaction, ref)
     if row.status == states.COMPLETED:
         raise errors.Conflict(
@@ -87,7 +87,7 @@ def by_hand(context: Context, transaction: Transaction, ref: str, who: str) -> s
 
 
 def take_up(context: Context, transaction: Transaction) -> None:
-    """After a start of the server, or of another time: wake the scheduler when a further attempt is due."""
+    """After a start of the server or a change of the clock: wake the scheduler when a further attempt is due."""
     runs, now = tables.runs, clock.now()
     waiting = select(runs.c.id, runs.c.queued_at, runs.c.retry_at).where(
         runs.c.status == states.QUEUED, runs.c.retry_at.is_not(None)
@@ -100,12 +100,12 @@ def take_up(context: Context, transaction: Transaction) -> None:
 
 
 def due_at(queued_at: float, retry_at: float, now: float) -> float:
-    """When a further attempt is due: never later than its whole back-off from now, should the clock have been set."""
+    """When a further attempt is due: never later than its whole backoff from now, in case the clock was set back."""
     return min(retry_at, now + max(0.0, retry_at - queued_at))
 
 
 def waiting_reason(row: Any, now: float) -> str | None:
-    """Why a run that was put back waits, while its next attempt is not due."""
+    """Why a requeued run waits while its next attempt is not due."""
     if row.retry_at is None or row.retry_at <= now:
         return None
     moment = time.strftime("%H:%M:%S", time.localtime(row.retry_at))

@@ -73,7 +73,7 @@ async def submit_many(body: SubmitRuns, context: ContextOf, caller: CallerOf) ->
 
 
 async def _prepared(context: Context, caller: Caller, given: Sequence[Submission]) -> list[Submission]:
-    """Submissions after what takes time, outside the transaction: a registry that is away takes seconds."""
+    """Submissions with the slow work done, outside the transaction: an unreachable registry takes seconds."""
     await asyncio.to_thread(records.look_at_images, [item.spec for item in given])
     made = []
     for item in given:
@@ -225,7 +225,7 @@ async def download(run: ReadRun, path: str, request: Request, context: ContextOf
             source.seek(offset)
             yield from pieces_of(source, length)
 
-    # A log grows: who asks beyond its end gets nothing yet.
+    # A log grows: a range beyond its end is empty for now.
     return ranges.answer(request, file.size, pieces, is_growing=True)
 
 

@@ -49,19 +49,19 @@ T = TypeVar("T")
 
 @dataclass
 class _Round:
-    """One look at the run."""
+    """One poll of the run."""
 
     row: RunRow
     events: list[tuple[int, StreamEvent]]
     metrics: list[tuple[int, MetricLogged]]
     progress: list[Progress]
     of_rank: frozenset[Log]
-    """The logs of the rank that is asked for."""
+    """The logs of the requested rank."""
 
 
 @dataclass
 class Follower:
-    """Somebody who follows a run: what was read, and what was said of what carries no cursor."""
+    """A follower of a run: what was read so far, and what was last sent of events without a cursor."""
 
     context: Context
     reader: LogReader
@@ -76,12 +76,12 @@ class Follower:
         return self.reader.cursor
 
     def begin(self) -> bool:
-        """Go on looking for where to begin; whether that is found. Reads files."""
+        """Go on searching for the starting point; returns whether it is found. Reads files."""
         self.is_begun = self.is_begun or next(self.beginning)
         return self.is_begun
 
     def wants_progress(self, row: RunRow) -> bool:
-        """Whether it is time to look again how far each rank is: a thousand ranks are a thousand rows."""
+        """Whether it is time to read each rank's progress again: a thousand ranks are a thousand rows."""
         now = time.monotonic()
         if now < self.progress_at + _PROGRESS_S and row.status not in states.TERMINAL:
             return False
@@ -89,7 +89,7 @@ class Follower:
         return True
 
     def recorded(self, found: _Round) -> Iterator[str]:
-        """What the database keeps in order: events and metrics."""
+        """New events and metrics, which the database keeps in order."""
         for number, event in found.events:
             self.cursor.event = number
             if isinstance(event, StateChanged) and event.status == found.row.status:
@@ -100,7 +100,7 @@ class Follower:
             yield self.text(point)
 
     def passing(self, found: _Round) -> Iterator[str]:
-        """What is true for a moment: what nodes are doing, and how far each rank is."""
+        """Transient state: what nodes are doing, and how far each rank is."""
         row = found.row
         if row.status in _LONG and (what := doing(self.context, row.id)) not in ("", self.doing):
             self.doing = what
@@ -111,12 +111,12 @@ class Follower:
                 yield self.text(ProgressMade(item.done, item.total, item.unit, item.rank))
 
     def printed(self, found: _Round) -> str:
-        """What is new of logs, in the order in which it came. Reads files: not for the event loop."""
+        """New output of logs, in order of arrival. Reads files: not for the event loop."""
         self.reader.of_rank = found.of_rank
         return "".join(self.text(piece) for piece in self.reader.read())
 
     def ended(self) -> str:
-        """What is left of logs when nothing more will come, or is wanted. Reads files."""
+        """The rest of the logs when nothing more will come, or is wanted. Reads files."""
         reader = self.reader
         attempts = {log.attempt for log in reader.files.arrivals.lengths(reader.run_id)}
         reader.files.arrivals.catch_up(reader.run_id, attempts)
@@ -130,16 +130,16 @@ class Follower:
 
 
 async def open_stream(context: Context, run_id: str, cursor: Cursor, query: LogQuery) -> Follower:
-    """Somebody who is about to follow a run; refuses a cursor or a pattern that is none."""
+    """A follower that is about to begin; refuses an invalid cursor or pattern."""
     if query.ago_s is not None:
         query = replace(query, since=time.time() - query.ago_s, ago_s=None)
     newest = await context.database.read(lambda c: _newest(c, run_id))
     is_fresh = cursor == Cursor()
-    # Who comes with a cursor goes on; what the index missed is looked for at the end of the run once more.
+    # A follower with a cursor goes on; what the index missed is searched for once more at the end of the run.
     attempts = range(1, newest.attempt + 1) if is_fresh else ()
     follower = await _in_thread(context, lambda: _open(context, run_id, cursor, query, attempts))
     if is_fresh and (query.tail is not None or query.since is not None):
-        # Who wants the latest lines wants to hear of what happens from now on.
+        # A follower of the latest lines wants events from now on.
         cursor.event, cursor.metric = newest.event, newest.metric
     return follower
 
@@ -154,8 +154,8 @@ async def follow(follower: Follower, *, follow: bool, logs: bool, metrics: bool)
             while True:
                 changed.clear()
                 async with context.hub.followers:
-                    found = await context.database.read(lambda c: _look(c, follower, metrics))
-                # Sent together: a thousand ranks are a thousand events.
+                    found = await context.database.read(lambda c: _poll(c, follower, metrics))
+                # Sent in one piece: a thousand ranks are a thousand events.
                 yield "".join((*follower.recorded(found), *follower.passing(found))) or _KEEPALIVE
                 if logs and (text := await _in_thread(context, partial(follower.printed, found))):
                     yield text
@@ -170,7 +170,7 @@ async def follow(follower: Follower, *, follow: bool, logs: bool, metrics: bool)
                     yield follower.text(RunEnded(found.row.status, verdict_of(found.row)))
                 if is_over or not follow or context.hub.closing:
                     return
-                # Many nodes deliver many times a second; nobody reads that fast.
+                # Many nodes deliver many times a second; no one reads that fast.
                 await asyncio.sleep(_ROUND_S)
                 await wait_at_most(changed, STREAM_KEEPALIVE_S)
     except errors.UserError as error:
@@ -181,7 +181,7 @@ async def follow(follower: Follower, *, follow: bool, logs: bool, metrics: bool)
 
 @dataclass(frozen=True)
 class _Newest:
-    """How far a run is."""
+    """The latest ids of a run."""
 
     attempt: int
     event: int
@@ -211,12 +211,12 @@ def _open(context: Context, run_id: str, cursor: Cursor, query: LogQuery, attemp
 
 
 async def _in_thread(context: Context, work: Callable[[], T]) -> T:
-    """Have files read in a thread; those who read much never take all threads, which the database needs too."""
+    """Read files in a thread, of which followers never take all: the database needs some too."""
     async with context.runs.reading:
         return await asyncio.to_thread(work)
 
 
-def _look(connection: Connection, follower: Follower, metrics: bool) -> _Round:
+def _poll(connection: Connection, follower: Follower, metrics: bool) -> _Round:
     run_id, cursor, query = follower.reader.run_id, follower.reader.cursor, follower.reader.query
     row = connection.execute(select(tables.runs).where(tables.runs.c.id == run_id)).first()
     if row is None:
@@ -240,7 +240,7 @@ def _logs_of(connection: Connection, run_id: str, rank: int | None) -> frozenset
 
 
 def _events_after(connection: Connection, run_id: str, last: int) -> Sequence[Row[Any]]:
-    """The events of a run that came after the last one that was sent, as many as one round takes."""
+    """The events of a run after the last one that was sent, at most as many as one round sends."""
     table = tables.events
     query = select(table).where(table.c.run_id == run_id, table.c.id > last).order_by(table.c.id)
     return connection.execute(query.limit(_ROWS_PER_ROUND)).all()

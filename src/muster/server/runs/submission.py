@@ -1,4 +1,4 @@
-"""Taking in a job: everything that can be refused is refused here, before anything starts."""
+"""Submission of a job: everything that can be refused is refused here, before anything starts."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ _ADD_RUN = insert(tables.runs)
 
 
 def submit(context: Context, transaction: Transaction, submission: Submission) -> RunView:
-    """Queue a job, and show it."""
+    """Queue a job; returns its view."""
     return run_view(context, transaction.connection, accept(context, transaction, submission))
 
 
 def submit_many(context: Context, transaction: Transaction, submissions: Sequence[Submission]) -> list[RunView]:
-    """Queue many jobs, all or none, and show them; a refusal says which of them it is about."""
+    """Queue many jobs, all or none; returns their views. A refusal says which job it is about."""
     ids = []
     for number, submission in enumerate(submissions, 1):
         try:
@@ -70,7 +70,7 @@ def submit_many(context: Context, transaction: Transaction, submissions: Sequenc
 def accept(context: Context, transaction: Transaction, submission: Submission, holds_cpus: bool = True) -> str:
     """Queue a job; the same key again is the same run. Returns the run's id.
 
-    One that serves for months holds no CPUs, or nothing else would ever start on a small machine.
+    A run that serves for months holds no CPUs, or nothing else would ever start on a small machine.
     """
     known = BY_KEY.first(transaction, submission.key)
     if known is not None:
@@ -88,7 +88,7 @@ def accept(context: Context, transaction: Transaction, submission: Submission, h
     spec = spec.model_copy(update={"environment_variables": {**settled.variables, **spec.environment_variables}})
     # Arguments of the job's own could give the container the machine's folders.
     in_container = settled.container is not None and not spec.resources.container_args
-    spec = _isolated(context, cluster.engine, spec, submission.submitted_by, in_container)
+    spec = _with_isolation(context, cluster.engine, spec, submission.submitted_by, in_container)
     now = clock.now()
     row = _row(run_id, spec, submission, settled, now)
     if not holds_cpus:
@@ -102,7 +102,7 @@ def accept(context: Context, transaction: Transaction, submission: Submission, h
 
 
 def tried(context: Context, connection: Connection, submission: Submission) -> JobSpec:
-    """The job with the versions of its data fixed, after all that `accept` would refuse; nothing is queued."""
+    """The job with the versions of its data fixed, checked as `accept` does; nothing is queued."""
     spec = _settled(context, connection, make_spec(dict(submission.spec)), submission.submitted_by)
     _check(context, connection, find_cluster(connection, spec.compute), spec, submission)
     records.settle(context, connection, spec, submission.python, submission.packages)
@@ -110,7 +110,7 @@ def tried(context: Context, connection: Connection, submission: Submission) -> J
 
 
 def _row(run_id: str, spec: JobSpec, submission: Submission, settled: Resolved, now: float) -> Columns:
-    """The record of a run that is queued."""
+    """The row of a queued run."""
     need = demand(spec)
     return {
         "id": run_id,
@@ -158,19 +158,19 @@ def _check(context: Context, connection: Connection, row: Any, spec: JobSpec, su
     gang = Gang("", "", spec.compute, shape, user=user, experiment=spec.experiment_name)
     quotas = Usage(clusters.rules_of(context, row, {}, 0), len(nodes[0].gpus) if nodes else 0)
     queue = context.nodes.engines.queue(row.engine)
-    away = queue.trouble(clusters.cluster_of(row)) if queue is not None else ""
+    unavailable = queue.trouble(clusters.cluster_of(row)) if queue is not None else ""
     mounts.check_inputs(context, connection, spec, row)
-    if why := (impossible(gang, nodes) if not away else None) or quotas.exceeded_by(gang):
+    if why := (impossible(gang, nodes) if not unavailable else None) or quotas.exceeded_by(gang):
         raise errors.JobError(f"the job can never start: it {why}", "Ask for less, or choose another compute.")
     if snapshot is not None and not context.files.snapshots.has(snapshot):
         raise errors.Conflict(f"the code snapshot {snapshot} is not here", "Upload it first.")
-    # A job that its cluster's queue would never take is refused now.
+    # A job that its cluster's queue would never accept is refused now.
     allocations.preview(context, clusters.cluster_of(row), spec)
-    return [*no_effect_notices(spec), *([f"{row.name}: {away}"] if away else [])]
+    return [*no_effect_notices(spec), *([f"{row.name}: {unavailable}"] if unavailable else [])]
 
 
-def _isolated(context: Context, engine: str, spec: JobSpec, person: str | None, in_container: bool) -> JobSpec:
-    """The job with what keeps its ranks from others; refused where nothing does and something must."""
+def _with_isolation(context: Context, engine: str, spec: JobSpec, person: str | None, in_container: bool) -> JobSpec:
+    """The job with its isolation settled; refused where it needs isolation and cannot have it."""
     people, engines = context.tokens.people, context.nodes.engines
     here = engines.on_this_machine(engine)
     is_admin = person is None or people.role(person) == ADMIN
@@ -188,11 +188,11 @@ def preview(context: Context, connection: Connection, request: PlanRequest) -> P
     cluster = clusters.cluster_of(find_cluster(connection, spec.compute))
     nodes, script = clusters.offered(context, cluster), allocations.preview(context, cluster, spec)
     check_plan(spec)
-    made_up = sample_slots if context.nodes.engines.on_this_machine(cluster.engine) else placeholder_slots
-    slots = made_up(spec, cpus=nodes[0].cpus, gpus=nodes[0].gpus) if nodes else made_up(spec)
+    placeholders = sample_slots if context.nodes.engines.on_this_machine(cluster.engine) else placeholder_slots
+    slots = placeholders(spec, cpus=nodes[0].cpus, gpus=nodes[0].gpus) if nodes else placeholders(spec)
     made = plan(spec, slots, run_id="RUN", attempt=1, python=request.python or "python")
     notices = made.notices
-    if made_up is placeholder_slots:
+    if placeholders is placeholder_slots:
         stand = "NODE_0, ADDRESS_OF_NODE_0 and ports stand for those of the nodes"
         notices = (f"{stand} that {cluster.name} gives the run when it starts", *notices)
     here = context.nodes.engines.on_this_machine(cluster.engine)
@@ -216,7 +216,7 @@ def find_cluster(connection: Connection, name: str) -> Any:
 
 
 def new_id(spec: JobSpec) -> str:
-    """Readable, and unlike any other: `resnet50-k3v9x2ab`."""
+    """A readable, unique id: `resnet50-k3v9x2ab`."""
     stem = "".join(
         ch if ch.isalnum() or ch in "-_" else "-" for ch in (spec.display_name or spec.name or spec.experiment_name)
     )

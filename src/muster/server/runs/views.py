@@ -44,7 +44,7 @@ _FILES = (
 
 @dataclass(frozen=True)
 class RunFile:
-    """A file of a run by the name that people see, and where it lies in the store."""
+    """A file of a run: the name that people see, and its location in the store."""
 
     path: str
     size: int
@@ -54,7 +54,7 @@ class RunFile:
 
 
 def run_views(context: Context, connection: Connection, rows: Sequence[RunRow]) -> list[RunView]:
-    """The views of several runs, with one query for each kind of part."""
+    """The views of several runs, with one query per kind of part."""
     parts = _load_parts(connection, rows)
     now = clock.now()
     return [
@@ -105,12 +105,12 @@ def run_view(context: Context, connection: Connection, ref: str) -> RunView:
 
 
 def verdict_of(row: Any) -> Verdict | None:
-    """The verdict that is recorded of a run or an attempt."""
+    """The recorded verdict of a run or an attempt."""
     return None if row.verdict is None else from_json(Verdict, row.verdict)
 
 
 def reason(context: Context, row: RunRow, now: float | None = None) -> str:
-    """Why a run waits; empty when it does not. With `now` also for how long it has been at what takes long."""
+    """Why a run waits; empty when it does not. With `now` also how long it has been at what takes long."""
     if context.disk.full and row.status not in states.TERMINAL:
         return context.disk.full
     if row.status == states.QUEUED:
@@ -127,14 +127,14 @@ def reason(context: Context, row: RunRow, now: float | None = None) -> str:
 
 
 def moved_at(context: Context, row: RunRow) -> float | None:
-    """When a run that runs last printed or logged something, as far as this server knows; None for what serves."""
+    """When a running run last printed or logged something, as far as this server knows; None for serving runs."""
     if row.status != states.RUNNING or row.started_at is None or serves(row.spec["command"]):
         return None
     return context.runs.moved.get(row.id) or max(float(row.started_at), context.runs.since)
 
 
 def doing(context: Context, run_id: str, now: float | None = None) -> str:
-    """What a run's nodes are at while they prepare or deliver, with `now` for how long; empty when it is soon done."""
+    """What a run's nodes are doing while they prepare or deliver, with `now` how long; empty when it is quick."""
     contacts = context.hub.contacts.items()
     busy = [
         # A node that came with the run is known by its machine's name.
@@ -151,14 +151,14 @@ def doing(context: Context, run_id: str, now: float | None = None) -> str:
 
 
 def files_of(context: Context, connection: Connection, ref: str, with_checkpoints: bool) -> list[RunFile]:
-    """A run's files, those of its checkpoints where they are asked for."""
+    """A run's files, on request with those of its checkpoints."""
     row = find_run(connection, ref)
     files = run_files(context, row, _load_files(connection, [row.id]).get(row.id, ()))
     return [*files, *(checkpoint_files(connection, row) if with_checkpoints else ())]
 
 
 def run_files(context: Context, row: RunRow, stored: Sequence[Any]) -> list[RunFile]:
-    """The run's files: those of the last attempt by their names, earlier ones under `attempts/N/`."""
+    """The run's files: those of the last attempt by name, earlier ones under `attempts/N/`."""
     found: list[RunFile] = []
     # Number 0 holds what clients added; nothing is printed there.
     for number in range(row.attempt + 1):
@@ -174,7 +174,7 @@ def run_files(context: Context, row: RunRow, stored: Sequence[Any]) -> list[RunF
 
 
 def checkpoint_files(connection: Connection, row: RunRow) -> list[RunFile]:
-    """The files of the checkpoints that are kept, under `checkpoints/NAME`; of those with one name the newest."""
+    """The files of the kept checkpoints under `checkpoints/NAME`; of equal names the newest."""
     found: dict[str, list[RunFile]] = {}
     for item in checkpoints.resumable(connection, row.id):
         if item.name in found:
@@ -194,7 +194,7 @@ def checkpoint_files(connection: Connection, row: RunRow) -> list[RunFile]:
 
 
 def visible_names(rows: Iterable[Any]) -> list[tuple[str, Any]]:
-    """Names of an attempt's files, given in order of node; where nodes wrote one name differently, each is kept."""
+    """Names of an attempt's files, in order of node; where nodes wrote different content by one name, each is kept."""
     first: dict[str, str] = {}
     names: list[tuple[str, Any]] = []
     for row in rows:
@@ -211,7 +211,7 @@ def stored_name(node_rank: int, path: str) -> str:
 
 
 def load_progress(connection: Connection, ids: Sequence[str]) -> dict[str, list[Progress]]:
-    """How far each rank of the runs is, by run; a further attempt starts from nothing."""
+    """The progress of each rank, by run; a further attempt starts at none."""
     table = tables.progress
     query = select(table).where(table.c.run_id.in_(ids)).order_by(table.c.run_id, table.c.attempt.desc(), table.c.rank)
     newest: dict[str, int] = {}
@@ -224,7 +224,7 @@ def load_progress(connection: Connection, ids: Sequence[str]) -> dict[str, list[
 
 @dataclass(frozen=True)
 class _Parts:
-    """What is recorded of several runs in other tables than their own, by run."""
+    """The rows of several runs in other tables, by run."""
 
     attempts: Mapping[str, Sequence[Any]]
     placements: Mapping[str, Sequence[Any]]
