@@ -25,6 +25,6 @@ def diverged(points: Iterable[MetricPoint]) -> str | None:
     return None
 
 
-def is_said(notices: Iterable[str]) -> bool:
+def is_noted(notices: Iterable[str]) -> bool:
     """Whether the run has such a notice already: every later loss would only repeat it."""
     return any(_MARK in text for text in notices)

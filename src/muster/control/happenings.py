@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster.control.divergence import is_said
+from muster.control.divergence import is_noted
 from muster.wire import states
 from muster.wire.notifications import events
 from muster.wire.notifications.events import Happening
@@ -31,7 +31,7 @@ _LONGEST_WAIT_S = 3600.0
 def happening_of(event: StateChanged | Note, created_at: float) -> Happening | None:
     """What an event tells people about a run that was created at `created_at`; None: nothing to notify of."""
     if isinstance(event, Note):
-        return events.NAN if is_said([event.text]) else None
+        return events.NAN if is_noted([event.text]) else None
     if event.status == states.QUEUED:
         # The first time it is queued is no news to whoever submitted it.
         return events.RETRIES if event.at > created_at else None

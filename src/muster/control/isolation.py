@@ -11,7 +11,7 @@ LEVELS = (NONE, SANDBOX)
 """For the workspace: anybody's ranks may run as the server's account, or all of them run in a sandbox."""
 
 
-class Ground(NamedTuple):
+class Circumstances(NamedTuple):
     """Where a job would run, and who asks for it."""
 
     compute: str
@@ -36,40 +36,44 @@ def read_isolation(config: object) -> str:
     )
 
 
-def settle(asked: str | None, workspace: str, ground: Ground) -> str | None:
+def settle(asked: str | None, workspace: str, circumstances: Circumstances) -> str | None:
     """How a job is isolated: SANDBOX, or not where it is in a container or needs nothing; raises where it may not run.
 
     `asked`: by the job; `workspace`: by its administrator.
     """
-    if ground.in_container:
+    if circumstances.in_container:
         return None
-    is_free = not ground.is_shared or ground.is_admin or workspace == NONE
+    is_free = not circumstances.is_shared or circumstances.is_admin or workspace == NONE
     if asked == NONE and not is_free:
-        raise _refusal(ground, "the job asks for `isolation: none`, which only an administrator may")
-    if ground.takes_orders and not is_free:
-        raise _refusal(ground, "Ray runs for a rank, in a sandbox too, whatever it asks for")
+        raise _refusal(circumstances, "the job asks for `isolation: none`, which only an administrator may")
+    if circumstances.takes_orders and not is_free:
+        raise _refusal(circumstances, "Ray runs for a rank, in a sandbox too, whatever it asks for")
     wanted = asked or (workspace if workspace == SANDBOX else None)
     # Other machines are checked when the job starts there.
-    if wanted is None and not is_free and ground.on_this_machine and not ground.trouble:
+    if wanted is None and not is_free and circumstances.on_this_machine and not circumstances.trouble:
         wanted = SANDBOX
     if wanted == SANDBOX:
-        if ground.on_this_machine and ground.trouble:
+        if circumstances.on_this_machine and circumstances.trouble:
             raise errors.JobError(
-                f"the job is to run in a sandbox, and this machine has none: {ground.trouble}",
+                f"the job is to run in a sandbox, and this machine has none: {circumstances.trouble}",
                 "Or give the job an environment with an image, which runs in a container.",
             )
         return SANDBOX
     if not is_free:
-        raise _refusal(ground, "nothing keeps its ranks apart from others")
+        raise _refusal(circumstances, "nothing keeps its ranks apart from others")
     return asked
 
 
-def _refusal(ground: Ground, why: str) -> errors.AccessDenied:
-    machine = f"This machine has no sandbox: {ground.trouble}. " if ground.trouble and ground.on_this_machine else ""
-    sandbox = "" if ground.takes_orders else "Write `isolation: sandbox` into the job, or give it"
+def _refusal(circumstances: Circumstances, why: str) -> errors.AccessDenied:
+    machine = (
+        f"This machine has no sandbox: {circumstances.trouble}. "
+        if circumstances.trouble and circumstances.on_this_machine
+        else ""
+    )
+    sandbox = "" if circumstances.takes_orders else "Write `isolation: sandbox` into the job, or give it"
     return errors.AccessDenied(
-        f"on {ground.compute} the job would run as the account of the server, which several people share: its ranks "
-        f"could read the workspace's keys and the runs of others; {why}",
+        f"on {circumstances.compute} the job would run as the account of the server, which several people share: "
+        f"its ranks could read the workspace's keys and the runs of others; {why}",
         f"{machine}{sandbox or 'Give the job'} an environment with an image, which runs in a "
         'container; or an administrator accepts it by writing {"isolation": "none"} into workspace.json.',
     )

@@ -1,6 +1,6 @@
 """A loss that is not a number any more."""
 
-from muster.control.divergence import diverged, is_said
+from muster.control.divergence import diverged, is_noted
 from muster.wire.runs import MetricPoint
 
 
@@ -29,5 +29,5 @@ def test_other_metrics_and_texts_are_no_news() -> None:
 def test_it_is_said_once() -> None:
     text = diverged([point("loss", "NaN", None, None)])
     assert text is not None and text.startswith("loss is not a number (NaN)")
-    assert is_said(["another notice", text])
-    assert not is_said(["another notice"])
+    assert is_noted(["another notice", text])
+    assert not is_noted(["another notice"])

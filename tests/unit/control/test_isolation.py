@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 
 from muster import errors
-from muster.control.isolation import NONE, SANDBOX, Ground, read_isolation, settle
+from muster.control.isolation import NONE, SANDBOX, Circumstances, read_isolation, settle
 
-ALONE = Ground("local", False, True, False, True)
-MEMBER = Ground("local", True, False, False, True)
-ADMIN = Ground("local", True, True, False, True)
-ELSEWHERE = Ground("gpus", True, False, False, False)
+ALONE = Circumstances("local", False, True, False, True)
+MEMBER = Circumstances("local", True, False, False, True)
+ADMIN = Circumstances("local", True, True, False, True)
+ELSEWHERE = Circumstances("gpus", True, False, False, False)
 RAY = ELSEWHERE._replace(takes_orders=True)
 
 
 @pytest.mark.parametrize(
-    ("asked", "workspace", "ground", "expected"),
+    ("asked", "workspace", "circumstances", "expected"),
     [
         (None, "", ALONE, None),
         (SANDBOX, "", ALONE, SANDBOX),
@@ -37,12 +37,14 @@ RAY = ELSEWHERE._replace(takes_orders=True)
         (SANDBOX, "", RAY._replace(is_shared=False), SANDBOX),
     ],
 )
-def test_what_isolates_a_job(asked: str | None, workspace: str, ground: Ground, expected: str | None) -> None:
-    assert settle(asked, workspace, ground) == expected
+def test_what_isolates_a_job(
+    asked: str | None, workspace: str, circumstances: Circumstances, expected: str | None
+) -> None:
+    assert settle(asked, workspace, circumstances) == expected
 
 
 @pytest.mark.parametrize(
-    ("asked", "workspace", "ground"),
+    ("asked", "workspace", "circumstances"),
     [
         (None, "", ELSEWHERE),
         (NONE, "", MEMBER),
@@ -55,16 +57,18 @@ def test_what_isolates_a_job(asked: str | None, workspace: str, ground: Ground, 
         (None, "", MEMBER._replace(trouble="bubblewrap is not installed")),
     ],
 )
-def test_a_member_never_gets_the_servers_account(asked: str | None, workspace: str, ground: Ground) -> None:
+def test_a_member_never_gets_the_servers_account(
+    asked: str | None, workspace: str, circumstances: Circumstances
+) -> None:
     with pytest.raises(errors.AccessDenied) as refused:
-        settle(asked, workspace, ground)
-    assert ground.trouble in (refused.value.hint or "") and "isolation" in (refused.value.hint or "")
+        settle(asked, workspace, circumstances)
+    assert circumstances.trouble in (refused.value.hint or "") and "isolation" in (refused.value.hint or "")
 
 
-@pytest.mark.parametrize("ground", [ALONE, MEMBER, ADMIN])
-def test_a_sandbox_that_is_asked_for_and_cannot_be_had_is_refused(ground: Ground) -> None:
+@pytest.mark.parametrize("circumstances", [ALONE, MEMBER, ADMIN])
+def test_a_sandbox_that_is_asked_for_and_cannot_be_had_is_refused(circumstances: Circumstances) -> None:
     with pytest.raises(errors.JobError, match="bwrap is broken"):
-        settle(SANDBOX, "", ground._replace(trouble="bwrap is broken"))
+        settle(SANDBOX, "", circumstances._replace(trouble="bwrap is broken"))
 
 
 def test_the_workspace_takes_known_words_alone() -> None:

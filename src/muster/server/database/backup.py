@@ -1,4 +1,4 @@
-"""Copies of the workspace database: always an SQLite file, whichever kind of database it is of or goes into."""
+"""Copies of the workspace database: always an SQLite file, whatever kind of database it came from or goes into."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SIDES = ("", "-wal", "-shm", "-journal")
 
 
 def copy_to_file(url: str, target: Path) -> None:
-    """A whole copy of the database as it is at one moment, while a server may be using it."""
+    """A consistent copy of the database, even while a server uses it."""
     part = target.with_name(f".{target.name}{UNFINISHED}{time.monotonic_ns()}")
     source = sqlite_file(url)
     try:
@@ -39,7 +39,7 @@ def copy_to_file(url: str, target: Path) -> None:
 
 
 def put_back(copy: Path, url: str, aside: Path) -> None:
-    """Have the database hold what a copy holds; what a file held before is kept in the folder `aside`."""
+    """Restore the database from a copy; the previous file is kept in the folder `aside`."""
     if trouble := problem(copy):
         raise errors.UserError(f"the copy {copy} is damaged: {trouble}", "Take another one.")
     target = sqlite_file(url)
@@ -51,7 +51,7 @@ def put_back(copy: Path, url: str, aside: Path) -> None:
 
 
 def move_aside(file: Path, aside: Path) -> None:
-    """Keep an SQLite database, with what belongs to it, in another folder."""
+    """Move an SQLite database, with its other files, to another folder."""
     for side in _SIDES:
         path = file.with_name(file.name + side)
         if path.exists():
@@ -60,7 +60,7 @@ def move_aside(file: Path, aside: Path) -> None:
 
 
 class AutomaticBackups:
-    """The last few copies, made by the server itself."""
+    """The last few backups, made by the server itself."""
 
     def __init__(self, folder: Path, keep: int) -> None:
         self._folder = folder
@@ -70,12 +70,12 @@ class AutomaticBackups:
         return sorted(self._folder.glob("muster-*.db"), reverse=True)
 
     def age_s(self) -> float:
-        """How old the newest is; endless where there is none."""
+        """The age of the newest; infinite where there is none."""
         newest = next(iter(self.newest_first()), None)
         return max(0.0, time.time() - newest.stat().st_mtime) if newest is not None else float("inf")
 
     def make(self, url: str) -> Path:
-        """One more, in place of the oldest."""
+        """Make one more, and remove the oldest."""
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         target = self._folder / f"muster-{time.strftime('%Y%m%d-%H%M%S')}.db"
         copy_to_file(url, target)
@@ -84,13 +84,13 @@ class AutomaticBackups:
         return target
 
     def newest_whole(self) -> Path | None:
-        """The newest that is not damaged itself."""
+        """The newest that is not damaged."""
         return next((path for path in self.newest_first() if not problem(path)), None)
 
 
 def _copy_pages(source: Path, target: Path) -> None:
     with closing(sqlite3.connect(f"file:{source}?mode=rw", uri=True)) as inner, closing(sqlite3.connect(target)) as out:
-        # In one step: a snapshot, which holds up no writer.
+        # In one step: a snapshot, which blocks no writer.
         inner.backup(out)
         out.execute("PRAGMA journal_mode=DELETE")
 
@@ -133,7 +133,7 @@ def _copy_rows(inner: Connection, out: Connection) -> None:
 
 
 def count_on(out: Connection) -> None:
-    """PostgreSQL numbers new rows from a counter of its own, which rows that brought their number did not move."""
+    """Move PostgreSQL's sequences on: rows inserted with explicit ids do not advance them."""
     if out.dialect.name != "postgresql":
         return
     for table in tables.metadata.sorted_tables:

@@ -1,4 +1,4 @@
-"""The database: one writer that groups commits, many readers, the schema brought up to date."""
+"""The database: one writer that groups commits, many readers, schema migrations."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _OWNER_S = 2.0
 
 
 class Database:
-    """Writes run one after another in a thread of their own; those that wait share a commit."""
+    """Writes run one after another in a thread of their own; queued writes share a commit."""
 
     def __init__(self, url: str) -> None:
         self._engine = connect(url)
         try:
-            self._owner = _patiently(lambda: _own(self._engine))
+            self._owner = _with_patience(lambda: _own(self._engine))
         except errors.MusterError:
             self._engine.dispose()
             raise
@@ -46,14 +46,14 @@ class Database:
         if self._owner is not None:
             event.listen(self._engine, "connect", self._own_again)
         self.witness: Callable[[Callable[[Transaction], Any]], Callable[[Transaction], Any]] | None = None
-        """Adds to the writes of a request the record of it."""
+        """Wraps a request's writes so that they include its audit entry."""
 
     @property
     def url(self) -> str:
         return self._engine.url.render_as_string(hide_password=False)
 
     def submit(self, work: Callable[[Transaction], T]) -> Future[T]:
-        """Queue a write; the future is done when it is on disk."""
+        """Queue a write; the future is done when it is durable."""
         return self.writer.submit(work)
 
     async def write(self, work: Callable[[Transaction], T]) -> T:
@@ -61,21 +61,21 @@ class Database:
 
     @property
     def file(self) -> Path | None:
-        """Where it lies; None for one on a database server."""
+        """The SQLite file; None for a database server."""
         return sqlite_file(self.url)
 
     async def read(self, work: Callable[[Connection], T]) -> T:
         return await asyncio.to_thread(self.read_now, work)
 
     def read_now(self, work: Callable[[Connection], T]) -> T:
-        return _patiently(lambda: self._read(work))
+        return _with_patience(lambda: self._read(work))
 
     def _read(self, work: Callable[[Connection], T]) -> T:
         with self._engine.connect() as connection:
             return work(connection)
 
     def _own_again(self, _connection: object, _record: object) -> None:
-        """With every new connection: the database may have ended the one that holds the lock too."""
+        """Take the lock again with every new connection: the one that held it may have been lost too."""
         if not self._owning.acquire(blocking=False):
             return
         try:
@@ -92,8 +92,8 @@ class Database:
         self._engine.dispose()
 
 
-def _patiently(work: Callable[[], T]) -> T:
-    """What it returns, however often a database server that went away has to be asked."""
+def _with_patience(work: Callable[[], T]) -> T:
+    """Run `work`, with retries while a database server does not answer."""
     patience = Patience()
     while True:
         try:
@@ -143,7 +143,7 @@ def connect(url: str) -> Engine:
 
 
 def _own(engine: Engine) -> Connection | None:
-    """A shared database belongs to one server, wherever its workspace folder lies; a file has its own lock."""
+    """Lock a shared database for this server, wherever its workspace folder is; a file has its own lock."""
     if engine.dialect.name != "postgresql":
         return None
     connection, deadline = engine.connect(), time.monotonic() + _OWNER_S
@@ -162,7 +162,7 @@ def _own(engine: Engine) -> Connection | None:
 
 
 def migrate(engine: Engine) -> None:
-    """Bring the schema to this version: a new database gets the tables of today, an older one is migrated."""
+    """Bring the schema to this version: a new database gets the current tables, an older one is migrated."""
     with engine.begin() as connection:
         if not inspect(connection).has_table(tables.versions.name):
             tables.metadata.create_all(connection)
@@ -176,7 +176,7 @@ def migrate(engine: Engine) -> None:
             f"the workspace database has schema {current}, newer than this Muster's {SCHEMA_REVISION}",
             "Upgrade Muster on this machine to the version that last used the workspace.",
         )
-    # Imported only here: it takes 8 MB that a server would keep.
+    # Imported only here: it takes 8 MB that the server would hold forever.
     from alembic import command
     from alembic.config import Config
 
@@ -187,7 +187,7 @@ def migrate(engine: Engine) -> None:
 
 
 def on_network_filesystem(folder: Path) -> bool:
-    """Whether a folder lies on a filesystem where SQLite's WAL is not safe."""
+    """Whether a folder is on a filesystem where SQLite's WAL is not safe."""
     resolved = str(folder.resolve())
     best, kind = "", ""
     try:

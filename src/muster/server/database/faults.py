@@ -1,4 +1,4 @@
-"""What a database's own errors mean to people."""
+"""Translates errors of databases for people."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def is_full(error: BaseException) -> bool:
 
 
 def is_damaged(error: BaseException) -> bool:
-    """Whether the database's files are not what they should be."""
+    """Whether the database's files are damaged."""
     return isinstance(error, DatabaseError) and any(word in str(error.orig).lower() for word in _DAMAGED)
 
 
@@ -34,14 +34,14 @@ def is_away(error: BaseException) -> bool:
 
 
 def explained(error: Exception) -> Exception:
-    """The error in words that say what to do, where there are any; others as they are."""
+    """The error with advice where there is any; others unchanged."""
     if is_full(error):
         return disk_full("the disk of the workspace's database is full")
     if is_away(error):
         assert isinstance(error, DBAPIError)
-        said = str(error.orig).strip().splitlines()[0]
+        reason = str(error.orig).strip().splitlines()[0]
         return errors.ServerUnavailable(
-            f"the workspace's database does not answer: {said}",
+            f"the workspace's database does not answer: {reason}",
             "Start it, or see that this machine reaches it; what was under way goes on once it answers.",
         )
     if is_damaged(error):
@@ -55,7 +55,7 @@ def explained(error: Exception) -> Exception:
 
 
 def disk_full(message: str) -> errors.DiskFull:
-    """With what a person can do about it."""
+    """An error with advice on how to free space."""
     return errors.DiskFull(
         message, "Free some space: `muster rm RUN` removes a run with its files, `muster gc` what nothing refers to."
     )

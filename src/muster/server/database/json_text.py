@@ -1,4 +1,4 @@
-"""JSON in columns: half a surrogate pair is written and read as U+FFFD, or one row would break every answer."""
+"""JSON in columns: lone surrogates are written and read as U+FFFD, or one row would break every answer."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from muster.wire.text import storable
 
 
 def write_json(value: Json) -> str:
-    """A value as it is stored."""
+    """A value as stored."""
     written = json.dumps(value)
-    # Only text beyond ASCII is written with escapes, and so looked at again.
+    # Only text beyond ASCII is written with escapes, and needs a second look.
     return json.dumps(_storable(value)) if "\\u" in written else written
 
 
 def read_json(stored: str | bytes) -> Json:
-    """A stored value, also where an earlier version stored what it should not have."""
+    """A stored value, even where an earlier version stored lone surrogates."""
     found: Json = json.loads(stored)
     escape = "\\u" if isinstance(stored, str) else b"\\u"
     return _storable(found) if escape in stored else found  # type: ignore[operator]

@@ -41,7 +41,7 @@ model_files = Table(
     Column("sha256", String(64)),
     Column("etag", Text),
 )
-"""What a version holds, once its bytes lie in a place of its own."""
+"""The files of a version, once its bytes are stored on their own."""
 
 registered_models = Table(
     "registered_models",
@@ -59,7 +59,7 @@ retired_models = Table(
     Column("name", String(255), primary_key=True),
     Column("version", Integer, primary_key=True),
 )
-"""Versions that were removed: their numbers are not given again."""
+"""Removed versions: their numbers are not reused."""
 
 model_aliases = Table(
     "model_aliases",

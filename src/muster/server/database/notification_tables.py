@@ -1,4 +1,4 @@
-"""Tables of notifications: who is told, and what is on its way."""
+"""Tables of notifications: subscriptions and the outbox."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ subscriptions = Table(
     Column("created_at", Float, nullable=False),
     Index("subscriptions_run", "run_id"),
 )
-"""Receivers by name, and those that are told of one run: at an address of their own, or as `receiver`."""
+"""Receivers by name, and subscriptions to one run: with an address of their own, or of a `receiver`."""
 
 deliveries = Table(
     "deliveries",
@@ -50,4 +50,4 @@ outbox = Table(
     Column("id", Integer, primary_key=True),
     Column("position", BigInteger, nullable=False),
 )
-"""Up to which event notifications were made."""
+"""The last event that notifications were made for."""

@@ -72,7 +72,7 @@ AUDIT_STAYS = {
         "FOR EACH STATEMENT EXECUTE FUNCTION audit_stays()",
     ),
 }
-"""Have the database itself refuse to change what was recorded."""
+"""Triggers by which the database itself refuses to change the audit log."""
 
 for _dialect, _statements in AUDIT_STAYS.items():
     for _statement in _statements:

@@ -1,4 +1,4 @@
-"""Small reads and writes of rows that several parts need."""
+"""Small reads and writes of rows that several rooms need."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from muster.wire.stream import CheckpointPublished, Note, RankEnded, RankStarted
 M = TypeVar("M")
 RunRow = Row[Any]
 Recorded = StateChanged | Note | RankStarted | RankEnded | CheckpointPublished
-"""The events of a run's stream that are kept as such."""
+"""The events of a run's stream that are recorded."""
 
 
 class Keyed:
-    """Statements over a table by some of its columns, built once: building them costs more than running them."""
+    """Statements over a table by key columns, built once: building them costs more than running them."""
 
     def __init__(self, table: Table, *columns: str, order: str | None = None) -> None:
         self._columns = columns
@@ -57,7 +57,7 @@ class Keyed:
 
 
 def message_of(kind: type[M], row: Row[Any], **others: Any) -> M:
-    """A message with the row's columns of the same names; `others` are what no column holds as it is shown."""
+    """A message from the row's columns of the same names; `others`: fields that no column holds in that form."""
     known: Mapping[str, Any] = kind.__dataclass_fields__  # type: ignore[attr-defined]
     return kind(**{**{name: value for name, value in row._mapping.items() if name in known}, **others})
 
@@ -75,12 +75,12 @@ _COUNT_ACTIVE = (
     select(func.count()).select_from(tables.runs).where(tables.runs.c.status.in_((*states.ACTIVE, states.QUEUED)))
 )
 _CANDIDATES = 5
-"""How many runs of the same name are listed."""
+"""How many runs of the same name an error lists."""
 ADD_EVENT = insert(tables.events)
 
 
 def add_event(transaction: Transaction, run_id: str, event: Recorded) -> None:
-    """Keep something that those who follow the run will hear."""
+    """Record an event for the followers of the run."""
     transaction.execute(ADD_EVENT, event_row(run_id, event))
 
 
@@ -90,12 +90,12 @@ def event_row(run_id: str, event: Recorded) -> dict[str, Json]:
 
 
 def add_note(transaction: Transaction, run_id: str, level: Level, text: str) -> None:
-    """Say something to those who follow a run."""
+    """Send a note to the followers of a run."""
     add_event(transaction, run_id, Note(level, text, clock.now()))
 
 
 def add_note_once(transaction: Transaction, run_id: str, level: Level, text: str) -> None:
-    """Say something that would otherwise be said again and again."""
+    """Send a note, unless the run has it already."""
     events = tables.events
     notes = select(events.c.data).where(events.c.run_id == run_id, events.c.kind == Note.kind)
     if all(data.get("text") != text for data in transaction.execute(notes).scalars()):
@@ -103,13 +103,13 @@ def add_note_once(transaction: Transaction, run_id: str, level: Level, text: str
 
 
 def move_run(transaction: Transaction, run_id: str, status: RunStatus, **columns: Any) -> None:
-    """Put a run in its next state, and say so to those who follow it."""
+    """Put a run in its next state, and notify its followers."""
     RUN.set(transaction, run_id, status=status, **columns)
     add_event(transaction, run_id, StateChanged(status, clock.now()))
 
 
 def upsert(transaction: Transaction, table: Table, values: Mapping[str, Any], newer: str | None = None) -> None:
-    """Add a row or replace the one with the same key; with `newer` only where that column has not become smaller."""
+    """Add a row or replace the one with the same key; with `newer` only where that column does not decrease."""
     dialect = upsert_sqlite if transaction.connection.dialect.name == "sqlite" else upsert_postgres
     adding = dialect(table).values(values)
     key = [column.name for column in table.primary_key]
@@ -121,7 +121,7 @@ def upsert(transaction: Transaction, table: Table, values: Mapping[str, Any], ne
 def record_file(
     transaction: Transaction, run_id: str, attempt: int, node_rank: int, path: str, size: int, sha256: str
 ) -> None:
-    """Keep that a run has a file, in place of an earlier one of the same name."""
+    """Record a run's file; it replaces an earlier one of the same name."""
     row = {"run_id": run_id, "attempt": attempt, "node_rank": node_rank, "path": path, "size": size, "sha256": sha256}
     upsert(transaction, tables.files, row)
 
@@ -129,9 +129,9 @@ def record_file(
 def record_files(
     transaction: Transaction, run_id: str, attempt: int, node_rank: int, files: Iterable[HashedFile]
 ) -> None:
-    """Keep that a run has these files, in place of earlier ones of the same names."""
+    """Record a run's files; they replace earlier ones of the same names."""
     key = {"run_id": run_id, "attempt": attempt, "node_rank": node_rank}
-    # Of two by one name, the last counts, as if they had come one after the other.
+    # Of two with one name the last counts, as if they had come one after the other.
     rows = {file.path: {**key, "path": file.path, "size": file.size, "sha256": file.sha256} for file in files}
     dialect = upsert_sqlite if transaction.connection.dialect.name == "sqlite" else upsert_postgres
     adding = dialect(tables.files)
@@ -178,7 +178,7 @@ def find_run(connection: Connection | Transaction, ref: str) -> RunRow:
 
 
 def _ambiguous(ref: str, what: str, newest: Sequence[RunRow], count: int) -> errors.Conflict:
-    """Whoever removes or cancels by a name must not meet a run that they did not think of."""
+    """The error for an ambiguous name: removing or cancelling must not hit an unintended run."""
     listed = [f"{row.id}  {row.status}  {row.name if row.name not in (None, ref) else ''}".rstrip() for row in newest]
     more = [f"… and {count - len(newest)} more"] if count > len(newest) else []
     hint = "Say which one by its id; @latest is the newest run of all."
@@ -186,7 +186,7 @@ def _ambiguous(ref: str, what: str, newest: Sequence[RunRow], count: int) -> err
 
 
 def active_runs(connection: Connection) -> list[str]:
-    """Some of the runs that are not over, the newest first."""
+    """Some of the active runs, the newest first."""
     runs = tables.runs
     newest = select(runs.c.id).where(runs.c.status.in_((*states.ACTIVE, states.QUEUED))).order_by(runs.c.seq.desc())
     return [str(name) for name in connection.execute(newest.limit(_CANDIDATES)).scalars()]

@@ -1,4 +1,4 @@
-"""Room that is kept on the workspace's disk, so that a server on a full disk can still record, cancel and remove.
+"""Disk space held in reserve, so that a server on a full disk can still record, cancel and remove.
 
 Two kinds: blocks that belong to the database's log already, which nobody else can take; and a file that is given up
 when a server starts on a full disk, or when the first kind is used up.
@@ -23,7 +23,7 @@ _KEEP_SIZE = 1
 
 @dataclass(frozen=True)
 class Room:
-    """How much of a disk is free, and below what it counts as full."""
+    """How much of a disk is free, and when it counts as full."""
 
     folder: Path
     free: int
@@ -36,7 +36,7 @@ class Room:
 
     @property
     def reserve(self) -> int:
-        """What is kept on a disk of this size."""
+        """The reserve for a disk of this size."""
         return min(RESERVE_BYTES, int(self.total * RESERVE_SHARE_OF_DISK))
 
     @property
@@ -45,29 +45,29 @@ class Room:
 
     @property
     def is_free_again(self) -> bool:
-        """Whether one that was full counts as such no more."""
+        """Whether a disk that was full no longer counts as full."""
         return self.free > self.reserve // 2
 
     @property
     def is_ample(self) -> bool:
-        """Whether the reserve can be kept again without making the disk full."""
+        """Whether the reserve can be restored without making the disk full."""
         return self.free > 2 * self.reserve
 
 
 class Reserve:
-    """The room kept beside a database."""
+    """The reserve of a database."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
 
     def release_if_full(self) -> bool:
-        """Give the file up where the disk is full; whether there was one."""
+        """Give the file up where the disk is full; returns whether there was one."""
         if not self._file.exists() or not Room.of(self._file.parent).is_full:
             return False
         return self.release()
 
     def release(self) -> bool:
-        """Give the file up; whether there was one."""
+        """Give the file up; returns whether there was one."""
         try:
             self._file.unlink()
         except FileNotFoundError:
@@ -76,7 +76,7 @@ class Reserve:
         return True
 
     def keep(self, database: Path | None) -> None:
-        """Keep room again, where there is enough of it; `database` is the file whose log gets blocks of its own."""
+        """Restore the reserve where there is enough space; the log of the file `database` gets blocks of its own."""
         room = Room.of(self._file.parent)
         if not room.is_ample:
             return
@@ -88,7 +88,7 @@ class Reserve:
 
 
 def _allocate(path: Path, size: int) -> None:
-    """A file that takes its room at once."""
+    """Create a file with all its blocks allocated."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
     try:
         os.posix_fallocate(descriptor, 0, size)
@@ -100,7 +100,7 @@ def _allocate(path: Path, size: int) -> None:
 
 
 def _extend(path: Path, size: int) -> None:
-    """Blocks beyond a file's end, for when it grows; where that cannot be done, nothing happens."""
+    """Allocate blocks beyond a file's end, for when it grows; does nothing where that is not supported."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         _libc.fallocate(descriptor, _KEEP_SIZE, ctypes.c_int64(0), ctypes.c_int64(size))

@@ -1,4 +1,4 @@
-"""What all tables of the workspace database are made in."""
+"""The metadata and column types that all tables share."""
 
 from __future__ import annotations
 

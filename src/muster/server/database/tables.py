@@ -219,7 +219,7 @@ events = Table(
     Column("kind", String(32), nullable=False),
     Column("data", JSON, nullable=False),
     Index("events_run", "run_id", "id"),
-    # Those who read on from the last one that they saw would miss one that got the number of a removed one.
+    # Ids are never reused: a reader that resumes after the last id it saw would miss an event with a reused one.
     sqlite_autoincrement=True,
 )
 

@@ -58,7 +58,7 @@ metric_blocks = Table(
     Column("data", LargeBinary, nullable=False),
     Index("metric_blocks_order", "run_id", "tier", "last_order"),
 )
-"""Points of a series (tier 0), and those that stand out of every so many of them (tiers 1 and above)."""
+"""Points of a series (tier 0), and the most distinct out of every so many (tiers 1 and above)."""
 
 metric_tails = Table(
     "metric_tails",
@@ -72,7 +72,7 @@ metric_tails = Table(
     Column("points", JSON, nullable=False),
     Index("metric_tails_order", "run_id", "last_order"),
 )
-"""Points of all series of a source as they came, until there are enough of them for blocks."""
+"""Points of all series of a source in order of arrival, until there are enough for blocks."""
 
 metric_counts = Table(
     "metric_counts",
@@ -92,7 +92,7 @@ params = Table(
     Column("number", Float),
     Index("params_name", "name", "run_id"),
 )
-"""What runs were given; `number` is the value where it is one, to sort by."""
+"""Parameters of runs; `number` is the numeric value, if it is one, to sort by."""
 
 run_tags = Table(
     "run_tags",

@@ -1,4 +1,4 @@
-"""One thread that writes: what waits shares a commit, what fails fails alone, and nothing ends the thread."""
+"""One thread that writes: queued writes share a commit, a failing one fails alone, and nothing ends the thread."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _AGAIN_S = 0.2
 
 
 class Patience:
-    """For how long a database that does not answer is waited for."""
+    """How long to wait for a database that does not answer."""
 
     def __init__(self) -> None:
         self._until = time.monotonic() + DATABASE_AWAY_S
 
     def wait(self) -> bool:
-        """Whether to try once more, after a moment."""
+        """Wait a moment; returns whether to try once more."""
         if time.monotonic() > self._until:
             return False
         time.sleep(_AGAIN_S)
@@ -44,15 +44,15 @@ Memory = dict[type, object]
 
 
 class Transaction:
-    """What a write sees: the connection, and things to do once it is durable."""
+    """What a write gets: the connection, and hooks for when it is durable."""
 
     def __init__(self, connection: Connection, memory: Memory | None = None) -> None:
         self.connection = connection
         self.memory: Memory = {} if memory is None else memory
-        """What rooms remember from one write to the next; nothing that was not committed may stay in it."""
+        """State that rooms keep from one write to the next; nothing uncommitted may stay in it."""
         self.after_commit: list[Callable[[], None]] = []
         self.frees_nodes = False
-        """Something may start now; it is decided before this commit."""
+        """Nodes became free, so something may start; that is decided before this commit."""
 
     def execute(self, statement: Any, parameters: Any = None) -> Any:
         return self.connection.execute(statement, parameters)
@@ -64,13 +64,13 @@ class _Write:
     future: Future[Any] = field(default_factory=Future)
 
     def begin(self) -> bool:
-        """False when whoever wanted it has gone; from here on it cannot be taken back."""
+        """False when its caller has gone; from here on it cannot be cancelled."""
         return self.future.set_running_or_notify_cancel()
 
 
 @dataclass
 class _Batch:
-    """What the writes of one commit came to."""
+    """The outcome of the writes of one commit."""
 
     done: list[tuple[_Write, Any]] = field(default_factory=list)
     failed: list[tuple[_Write, Exception]] = field(default_factory=list)
@@ -85,11 +85,11 @@ class Writer:
         self.before_commit: Callable[[Transaction], None] | None = None
         """Called once for all writes of a commit, when one of them freed nodes."""
         self.after_abort: Callable[[], None] | None = None
-        """Called when a commit failed: what was remembered of its writes is not true."""
+        """Called when a commit failed: state remembered from its writes is invalid."""
         self.make_room: Callable[[], bool] | None = None
-        """Called when a disk is full; after a true answer the write is tried once more."""
+        """Called when a disk is full; if it returns true, the write is tried once more."""
         self.commits = 0
-        """How many there were: as long as it stays the same, so does all that can be read."""
+        """The number of commits: while it is the same, all that can be read is the same."""
         self._engine = engine
         self._memory: Memory = {}
         self._queue: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
@@ -98,7 +98,7 @@ class Writer:
         self._thread.start()
 
     def submit(self, work: Callable[[Transaction], T]) -> Future[T]:
-        """Queue a write; the future is done when it is on disk."""
+        """Queue a write; the future is done when it is durable."""
         item = _Write(work)
         self._queue.put(item)
         if self._closed:
@@ -106,7 +106,7 @@ class Writer:
         return item.future
 
     def close(self) -> None:
-        """Write what waits, and end."""
+        """Write what is queued, and end."""
         self._queue.put(None)
         self._thread.join()
         self._closed = True
@@ -120,14 +120,14 @@ class Writer:
             try:
                 self._commit(begun)
             except BaseException as error:
-                # Whatever it is: those who wait must hear of it, and those who come later must be served.
+                # Whatever it is: waiting callers must get it, and later ones must be served.
                 log.exception("a write broke off")
                 for item in begun:
                     if not item.future.done():
                         item.future.set_exception(error)
 
     def _next(self) -> tuple[list[_Write], bool]:
-        """What waits, and whether nothing comes after it."""
+        """The queued writes, and whether they are the last."""
         batch: list[_Write] = []
         item = self._queue.get()
         while item is not None:
@@ -183,7 +183,7 @@ class Writer:
                 with connection.begin_nested():
                     result = item.work(transaction)
         except Exception as error:
-            if alone or _takes_all_along(error):
+            if alone or _is_whole_rollback(error):
                 raise
             batch.failed.append((item, explained(error)))
             return
@@ -192,7 +192,7 @@ class Writer:
         batch.freed = batch.freed or transaction.frees_nodes
 
     def _abort(self, items: list[_Write], error: Exception) -> None:
-        """Nothing of it was committed: each is tried alone, since one of them may be to blame."""
+        """Nothing was committed: try each write alone, since one of them may be to blame."""
         if self.after_abort is not None:
             _call(self.after_abort)
         if len(items) == 1 and not (is_full(error) and self.make_room is not None and self.make_room()):
@@ -211,8 +211,8 @@ class Writer:
                 item.future.set_exception(errors.ServerUnavailable("the server has closed its database"))
 
 
-def _takes_all_along(error: Exception) -> bool:
-    """Whether the database gave up the whole transaction, the writes before this one too."""
+def _is_whole_rollback(error: Exception) -> bool:
+    """Whether the database rolled back the whole transaction, including the writes before this one."""
     if isinstance(error, DBAPIError) and error.connection_invalidated:
         return True
     return isinstance(error, (OperationalError, InterfaceError, InvalidRequestError))
@@ -222,5 +222,5 @@ def _call(hook: Callable[[], None]) -> None:
     try:
         hook()
     except Exception:
-        # The write is durable; who asked for it must not be told otherwise.
-        log.exception("something that follows a write failed")
+        # The write is durable; its caller must not be told otherwise.
+        log.exception("a hook after a commit failed")

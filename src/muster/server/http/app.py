@@ -90,8 +90,8 @@ _STATUS: tuple[tuple[type[errors.MusterError], int], ...] = (
     (errors.ServerUnavailable, 503),
 )
 _READER_S = 120.0
-_UNFIT: tuple[type[Exception], ...] = (DataError, OverflowError, RecursionError, UnicodeError)
-"""What is raised for a value that passed the border and that the database or a parser does not take."""
+_REJECTED: tuple[type[Exception], ...] = (DataError, OverflowError, RecursionError, UnicodeError)
+"""Errors for a value that passed validation and that the database or a parser rejects."""
 _DATA = f"{DATA_ROUTE}/"
 _PORTAL = "/portal/"
 _GRANT_HEADER = GRANT_HEADER.lower().encode()
@@ -99,7 +99,7 @@ _OPEN = (
     *("/api/v1/health", "/api/v1/openapi.json", "/api/v1/docs", "/api/v1/join", "/api/v1/sso"),
     *("/health", "/version", "/api/v1/sign-in", "/", "/portal"),
 )
-"""What is answered without a token."""
+"""What needs no token."""
 
 
 def make_app(context: Context, stop: Callable[..., None]) -> ASGIApp:
@@ -120,8 +120,8 @@ def make_app(context: Context, stop: Callable[..., None]) -> ASGIApp:
     app.include_router(sign_on.router)
     app.include_router(pages.router)
     app.include_router(monitoring_routes.router)
-    for kind in (errors.MusterError, RequestValidationError, HTTPException, OSError, *_UNFIT, Exception):
-        app.add_exception_handler(kind, _explained)
+    for kind in (errors.MusterError, RequestValidationError, HTTPException, OSError, *_REJECTED, Exception):
+        app.add_exception_handler(kind, _error_response)
     return _Gate(app, context)
 
 
@@ -141,10 +141,10 @@ class _Gate:
             _check_version(headers.get(VERSION_HEADER.lower().encode()))
             caller = await self._admit(scope, headers)
         except errors.MusterError as error:
-            response = await _explained(Request(scope), error)
+            response = await _error_response(Request(scope), error)
             await response(scope, receive, send)
             return
-        often = _often(scope["method"], scope["path"])
+        often = _frequent_call(scope["method"], scope["path"])
         if often is None:
             is_bounded = is_json(headers.get(b"content-type", "")) and not _is_file(scope["path"])
             await self._answer(scope, bounded(receive) if is_bounded else receive, send, caller)
@@ -154,11 +154,11 @@ class _Gate:
         try:
             response = _Answer(to_json(await work(node, request, self._context, caller)))
         except Exception as error:
-            response = await _explained(request, error)
+            response = await _error_response(request, error)
         await response(scope, receive, send)
 
     async def _admit(self, scope: Scope, headers: Mapping[bytes, str]) -> Caller | None:
-        """Who is calling; None where nobody has to say so. Raises AccessDenied."""
+        """Who is calling; None where no token is needed. Raises AccessDenied."""
         state = scope.setdefault("state", {})
         grant = headers.get(_GRANT_HEADER) or _grant_in_query(scope)
         if scope["path"].startswith(_DATA) and grant:
@@ -181,12 +181,12 @@ class _Gate:
         return caller
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send, caller: Caller | None) -> None:
-        """Have a route answer, and record what it did."""
+        """Have a route answer, and record it in the audit log."""
         deed = audit.Deed(caller, _source(scope))
         status = 500
 
         def holds() -> bool:
-            # A run's token ends with its attempt, and so does what there is to stream of it.
+            # A run's token ends with its attempt, and so does its stream.
             return caller is None or caller.role == RUN or self._context.tokens.holds(caller)
 
         async def noting(message: Message) -> None:
@@ -201,12 +201,12 @@ class _Gate:
 
         async def receiving() -> Message:
             message = await receive()
-            # As if the line had gone: what is half here is dropped.
+            # As if the connection was lost: a partial body is dropped.
             return message if not message.get("more_body") or holds() else {"type": "http.disconnect"}
 
         reset = audit.CURRENT.set(deed)
         try:
-            await self._app(scope, receiving, _impatient(noting))
+            await self._app(scope, receiving, _with_deadline(noting))
         except _ReaderAsleepError:
             log.info("%s: the client stopped reading, and is disconnected", scope["path"])
         except _TokenEndedError:
@@ -219,14 +219,14 @@ class _Gate:
 
 
 class _ReaderAsleepError(Exception):
-    """Somebody asked for bytes and takes none."""
+    """A client requested bytes and has stopped reading them."""
 
 
 class _TokenEndedError(Exception):
-    """Somebody's token was revoked, or expired, while they were answered."""
+    """The caller's token was revoked, or expired, during the answer."""
 
 
-def _impatient(send: Send) -> Send:
+def _with_deadline(send: Send) -> Send:
     async def send_soon(message: Message) -> None:
         try:
             await asyncio.wait_for(send(message), _READER_S)
@@ -242,8 +242,8 @@ def _source(scope: Scope) -> str:
     return str(client[0]) if client and client[0] else "this machine"
 
 
-def _often(method: str, path: str) -> tuple[Callable[..., Any], str] | None:
-    """The work of a call that agents make all the time, and the node that makes it."""
+def _frequent_call(method: str, path: str) -> tuple[Callable[..., Any], str] | None:
+    """The handler of a call that agents make all the time, and the node that makes it."""
     parts = path.split("/")
     if len(parts) != 6 or parts[3] != "agents":
         return None
@@ -252,12 +252,12 @@ def _often(method: str, path: str) -> tuple[Callable[..., Any], str] | None:
 
 
 def _is_file(path: str) -> bool:
-    """Whether a body is a file's bytes, whatever its type is said to be."""
+    """Whether a body is a file's bytes, whatever its content type says."""
     return path.startswith(_DATA) or "/files" in path
 
 
 def _grant_in_query(scope: Scope) -> str | None:
-    """A grant in the address, for tools that can send no header."""
+    """A grant in the query, for tools that cannot send a header."""
     query = scope.get("query_string", b"")
     if b"grant=" not in query:
         return None
@@ -280,8 +280,8 @@ def _check_version(spoken: str | None) -> None:
         pass_over_unknown_fields()
 
 
-async def _explained(request: Request, error: Exception) -> JSONResponse:
-    """The answer that says what went wrong."""
+async def _error_response(request: Request, error: Exception) -> JSONResponse:
+    """The error response."""
     if isinstance(error, errors.MusterError):
         return _answer(_status_of(error), error.code, error.message, error.hint)
     if isinstance(error, RequestValidationError):
@@ -290,7 +290,7 @@ async def _explained(request: Request, error: Exception) -> JSONResponse:
         return _answer(422, errors.JobError.code, message, "See /api/v1/openapi.json.")
     if isinstance(error, HTTPException):
         return _answer(error.status_code, "not_found", f"{request.method} {request.url.path}: {error.detail}")
-    if isinstance(error, _UNFIT):
+    if isinstance(error, _REJECTED):
         log.warning("%s %s: %s", request.method, request.url.path, error)
         message = f"the request holds a value that cannot be kept or looked for ({type(error).__name__})"
         return _answer(422, errors.JobError.code, message, "Numbers have at most 64 bits, text is valid Unicode.")

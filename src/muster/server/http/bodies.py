@@ -1,4 +1,4 @@
-"""Request bodies in JSON: bounded, and without what no database or parser behind this would take."""
+"""Request bodies in JSON: bounded, and free of what the database or a parser would reject."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from muster.wire.codec import Json
 from muster.wire.text import is_encodable
 
 MOST_BYTES = 256 << 20
-"""A manifest of a million files has half of that."""
+"""A manifest of a million files takes half of that."""
 _DEPTH = 64
 _WHOLE = 1 << 64
 _LARGE_BYTES = 1 << 20
 _SHORT_BYTES = 1 << 16
 _SUSPECT = re.compile(rb"\\u|[0-9]{19}|[^\t\n\r -\x7e]")
-"""What may be half of a surrogate pair, a whole number beyond 64 bits, or text that is not valid."""
+"""What may be half of a surrogate pair, an integer beyond 64 bits, or invalid text."""
 
 
 def bounded(receive: Receive, most_bytes: int = MOST_BYTES) -> Receive:
-    """The same body, refused once it is longer than that."""
+    """The same body, refused once it is longer than `most_bytes`."""
     left = most_bytes
 
     async def receive_some() -> Message:
@@ -59,12 +59,12 @@ def is_json(content_type: str) -> bool:
 
 
 def _is_plain(body: bytes) -> bool:
-    """Whether a short look is enough to say that nothing is wrong with it, as with almost all that comes."""
+    """Whether a quick scan shows that nothing is wrong with it, as with almost all bodies."""
     return len(body) <= _SHORT_BYTES and body.count(b"{") + body.count(b"[") < _DEPTH and not _SUSPECT.search(body)
 
 
 def _problem(given: Json) -> str:
-    """What is wrong with a value, as the rest of a sentence; empty where nothing is."""
+    """What is wrong with a value, as the end of a sentence; empty: nothing."""
     found: list[tuple[Json, int]] = [(given, 0)]
     while found:
         value, depth = found.pop()

@@ -1,4 +1,4 @@
-"""What routes ask for: the server's context, who is calling, and the node whose agent calls."""
+"""Dependencies of routes: the server's context, the caller, and the node whose agent calls."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from muster.server.context import Context
 Check = TypeVar("Check", bound=Callable[..., Any])
 
 SAYS = "needed_action"
-"""Where a dependency says what it asks of the caller."""
+"""The attribute in which a dependency declares the action that it requires."""
 
 
 def saying(check: Check, action: Action) -> Check:
-    """A dependency that says what it asks of the caller: each route has one."""
+    """A dependency that declares the action it requires: each route has one."""
     setattr(check, SAYS, action)
     return check
 
@@ -48,4 +48,4 @@ async def _node(node: str, context: ContextOf, caller: CallerOf) -> str:
 
 
 NodeOf = Annotated[str, Depends(saying(_node, Action.SERVE_NODE))]
-"""The node of the path `/agents/{node}/…`: its agent calls, and so it has been heard of."""
+"""The node of the path `/agents/{node}/…`: its agent calls, which is noted as a sign of life."""

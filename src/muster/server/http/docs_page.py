@@ -1,4 +1,4 @@
-"""The page `/api/v1/docs`: every call of the REST API, from its OpenAPI document. It loads nothing from elsewhere."""
+"""The page `/api/v1/docs`: every call of the REST API, from its OpenAPI document. It loads nothing from other hosts."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def _call(path: str, method: str, call: Mapping[str, Any]) -> str:
     for status, answer in call.get("responses", {}).items():
         rows += [("", f"answer {status}", _type(found) or answer.get("description", "")) for found in _schemas(answer)]
     table = "".join(f"<tr>{''.join(f'<td><code>{escape(cell)}</code></td>' for cell in row)}</tr>" for row in rows)
-    said = escape(call.get("description") or call.get("summary") or "")
+    summary = escape(call.get("description") or call.get("summary") or "")
     return (
-        f"<details><summary><b>{escape(method.upper())}</b> <code>{escape(path)}</code> {said}</summary>"
+        f"<details><summary><b>{escape(method.upper())}</b> <code>{escape(path)}</code> {summary}</summary>"
         f"<table>{table}</table></details>"
     )
 

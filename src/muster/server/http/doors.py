@@ -1,4 +1,4 @@
-"""The door of agents: what nodes on other machines may ask for. People come by another one."""
+"""Which calls a port accepts: those of agents on other machines, or those of people."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from muster.wire.tracking import RUN_HEADER
 _AGENTS = "/api/v1/agents/"
 _MLFLOW = ("/api/2.0/", "/api/3.0/")
 _OF_RANKS = re.compile(r"/api/v1/runs/[^/]+/(data|serving|serving/routes|serving/collected)")
-"""What ranks ask of their own run by their node's proxy, beside MLflow's calls."""
+"""Calls that ranks make about their own run through their node's proxy, besides MLflow's."""
 _CODE = re.compile(r"/api/v1/snapshots/[0-9a-f]{1,64}(/archive|/files/.+)?", re.DOTALL)
 """An open attempt's code, as one stream or file by file."""
 _NO_AGENTS = {
@@ -32,14 +32,14 @@ _REFUSAL = {
 
 
 def is_agents(method: str, path: str, headers: frozenset[bytes], of_run: bool = False) -> bool:
-    """Whether a call is one of those that agents make; `of_run`: it shows the token of a run. Pure."""
+    """Whether a call is one that agents make; `of_run`: it carries the token of a run. Pure."""
     if path.startswith(_AGENTS):
         return True
     if path.startswith(f"{DATA_ROUTE}/"):
-        # With a grant of its own; a person's token opens nothing here.
+        # With a grant of its own; a person's token is not accepted here.
         return GRANT_HEADER.lower().encode() in headers and b"authorization" not in headers
     if path.startswith(_MLFLOW):
-        # For a rank: who names a run there and is no agent is refused.
+        # For a rank: a caller that names a run and is not an agent is refused.
         return RUN_HEADER.lower().encode() in headers
     if of_run and _OF_RANKS.fullmatch(path) is not None:
         return method in ("GET", "POST")
@@ -47,7 +47,7 @@ def is_agents(method: str, path: str, headers: frozenset[bytes], of_run: bool = 
 
 
 class AgentsDoor:
-    """The same application, for agents alone."""
+    """The same application, for agents only."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

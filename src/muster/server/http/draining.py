@@ -1,4 +1,4 @@
-"""What is asked before the server ends is answered; what is asked after that is for the next one."""
+"""Graceful shutdown: requests that came before it are answered; later ones are for the next server."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import asyncio
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _AGENTS = "/api/v1/agents/"
-"""They are asked to go while the server ends, and repeat what was not answered."""
+"""Agents are turned away during shutdown, and repeat what was not answered."""
 
 
 class Draining:
@@ -24,12 +24,12 @@ class Draining:
         if scope["type"] != "http" or scope["path"].startswith(_AGENTS):
             await self._app(scope, receive, send)
         elif self._is_ending:
-            await _go_elsewhere(send)
+            await _turn_away(send)
         else:
             await self._counted(scope, receive, send)
 
     async def finish(self, timeout_s: float) -> None:
-        """Take no more requests of clients, and wait until those that are here have their answers."""
+        """Accept no more requests of clients, and wait until the pending ones are answered."""
         self._is_ending = True
         try:
             await asyncio.wait_for(self._quiet.wait(), timeout_s)
@@ -49,7 +49,7 @@ class Draining:
 
         async def watched(message: Message) -> None:
             await send(message)
-            # The first piece counts as the answer: a stream never ends by itself.
+            # The first piece counts as the answer: a stream may never end by itself.
             if message["type"] == "http.response.body":
                 done()
 
@@ -61,8 +61,8 @@ class Draining:
             done()
 
 
-async def _go_elsewhere(send: Send) -> None:
-    """An answer without an error in it, which clients take for a server that is away: they look for the next one."""
+async def _turn_away(send: Send) -> None:
+    """A response that clients take for a server that is gone: they look for the next one."""
     headers = [(b"content-length", b"0"), (b"connection", b"close"), (b"retry-after", b"1")]
     await send({"type": "http.response.start", "status": 503, "headers": headers})
     await send({"type": "http.response.body", "body": b""})

@@ -1,4 +1,4 @@
-"""What `muster up` prints for those who want to connect."""
+"""What `muster up` prints for people who want to connect."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from muster.host.network import reachable
 
 
 def invitation(url: str, certificate: Path | None) -> str:
-    """One line to paste, and where its token comes from."""
+    """The line to paste, and how to get a token."""
     known_by = f" --fingerprint {fingerprint(certificate.read_text())}" if certificate else ""
     who = "Others connect with this line"
     if is_loopback(urlsplit(url).hostname or ""):

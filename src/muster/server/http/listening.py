@@ -1,4 +1,4 @@
-"""Connections are bounded: how many there are, and what somebody may send before it is known who that is."""
+"""Bounds for connections: how many there are, and how much an unknown caller may send."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 HEADER_BYTES = 64 << 10
 HEADER_S = 20.0
 MOST_UNFINISHED = 256
-"""Connections that wait for the end of a request's headers; beyond that the oldest goes."""
+"""How many connections may wait for the end of a request's headers; beyond that the oldest is closed."""
 _OTHER_FILES = 128
 _CONNECTION = "muster.connection"
 
 
 def most_connections() -> int:
-    """As many as there are files to be opened, less what the server opens itself; others are asked to come again."""
+    """As many as open files are allowed, less what the server opens itself; others are asked to retry."""
     return max(64, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _OTHER_FILES)
 
 
 class BoundedHttp(HttpToolsProtocol):
-    """HTTP whose headers are bounded in size, time and number, before anybody looks at them."""
+    """HTTP whose headers are bounded in size, time and number before they are parsed."""
 
     _unfinished: ClassVar[dict[BoundedHttp, None]] = {}
     _deadline: asyncio.TimerHandle | None = None
@@ -55,10 +55,10 @@ class BoundedHttp(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def _unsupported_upgrade_warning(self) -> None:
-        """The route knows what it can be upgraded to."""
+        """No warning: the route handles the upgrade."""
 
     def take_over(self) -> asyncio.Transport:
-        """Let go of the connection: whoever called gives it a protocol of its own, and no answer follows."""
+        """Release the connection: the caller switches it to a protocol of its own, and no response follows."""
         self._settle()
         self._unset_keepalive_if_required()
         self.connections.discard(self)
@@ -84,7 +84,7 @@ class BoundedHttp(HttpToolsProtocol):
 
 
 def taken_over(scope: Scope) -> asyncio.Transport:
-    """The connection of a request, which speaks HTTP no more; ConnectionResetError where the client has gone."""
+    """The connection of a request, no longer used for HTTP; ConnectionResetError where the client has gone."""
     protocol: BoundedHttp = scope["extensions"][_CONNECTION]["protocol"]
     if protocol.transport.is_closing():
         raise ConnectionResetError("the client has gone")

@@ -1,4 +1,4 @@
-"""What each route needs of its caller. A route that does not say so is an administrator's."""
+"""The rights that each route requires. A route that declares none is for administrators."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from muster.server.people import audit
 
 
 def needs(action: Action, *, asks_owner: bool = False) -> Any:
-    """A route that does something to what has no owner; with `asks_owner` it asks for him where it finds the thing."""
+    """A route that acts on something without an owner; with `asks_owner` the route checks the owner itself."""
 
     async def check(request: Request, caller: CallerOf) -> None:
         names = [str(value) for value in request.path_params.values()]
@@ -31,7 +31,7 @@ def needs(action: Action, *, asks_owner: bool = False) -> Any:
 
 
 def run_for(action: Action) -> Any:
-    """The id of the run that `{ref}` names, for a caller who may do this to it."""
+    """The id of the run that `{ref}` names, for a caller who may act on it."""
 
     async def check(ref: str, context: ContextOf, caller: CallerOf) -> str:
         begin(action, ref)
@@ -41,7 +41,7 @@ def run_for(action: Action) -> Any:
 
 
 async def admitted_runs(context: Context, caller: Caller, action: Action, refs: Sequence[str]) -> list[str]:
-    """The ids of runs, if the caller may do this to all of them. From here on only ids are used: a name or
+    """The ids of runs, if the caller may act on all of them. From here on only ids are used: a name or
     `@latest` may mean another run a moment later."""
     require_any(caller, action)
 
@@ -65,7 +65,7 @@ DeleteRun = Annotated[str, run_for(Action.DELETE_RUN)]
 
 
 async def undeclared(request: Request) -> None:
-    """Asked of every route: one that says nothing is refused to all but administrators."""
+    """A check of every route: one that declares nothing is refused to all but administrators."""
     route = request.scope.get("route")
     caller = getattr(request.state, "caller", None)
     if caller is not None and not any(actions_of(route.dependant) if route is not None else ()):
@@ -73,7 +73,7 @@ async def undeclared(request: Request) -> None:
 
 
 def actions_of(dependant: Dependant) -> Iterator[Action]:
-    """What a route says that it needs."""
+    """The actions that a route declares."""
     found = getattr(dependant.call, SAYS, None)
     if found is not None:
         yield found
@@ -82,7 +82,7 @@ def actions_of(dependant: Dependant) -> Iterator[Action]:
 
 
 def begin(action: Action, target: str) -> None:
-    """What the audit log will say of this call."""
+    """Begin the audit entry of this call."""
     deed = audit.CURRENT.get()
     if deed is not None:
         deed.action, deed.target = action, target

@@ -1,4 +1,4 @@
-"""Long lists in pages: each names the next one in a `Link` header, by a cursor that only the server reads."""
+"""Long lists in pages: each names the next one in a `Link` header, with an opaque cursor."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from muster.wire.workspace import TOTAL_HEADER
 T = TypeVar("T")
 Part = int | float | str
 Key = tuple[Part, ...]
-"""Where an item stands in its list: as long as it is compared, the item itself may be gone."""
+"""The sort key of an item: since keys are compared, the item itself may be gone by then."""
 
 PAGE_MOST = 10_000
 _PAGE = 1000
@@ -30,7 +30,7 @@ _INT_MOST = 2**63 - 1
 
 @dataclass(frozen=True)
 class Page:
-    """Which part of a list is asked for, and where the answer says that there is more."""
+    """The requested part of a list, and the response whose headers name the next one."""
 
     request: Request
     response: Response
@@ -39,7 +39,7 @@ class Page:
     """The last item that the caller has; None: the list from its beginning."""
 
     def of(self, items: Sequence[T], key: Callable[[T], Key]) -> list[T]:
-        """The page out of a whole list, which is put in the order of its keys."""
+        """The page of a whole list, sorted by its keys."""
         ordered = sorted(items, key=key)
         begin = 0
         if self.after is not None:
@@ -51,7 +51,7 @@ class Page:
         return self.trim(ordered[begin:end], key)
 
     def trim(self, items: Sequence[T], key: Callable[[T], Key]) -> list[T]:
-        """The page out of the items that follow the cursor: one more than the limit tells that there is a next."""
+        """The page of the items that follow the cursor: one more than the limit shows that there is a next page."""
         if self.limit is None or len(items) <= self.limit:
             return list(items)
         kept = list(items[: self.limit])
@@ -60,7 +60,7 @@ class Page:
         return kept
 
     def say_total(self, count: int) -> None:
-        """How many items the whole list has, with its first page."""
+        """Add the total count of the list to its first page."""
         self.response.headers[TOTAL_HEADER] = str(count)
 
     def number_after(self) -> int | None:
@@ -77,7 +77,7 @@ class Page:
 
 
 def paged(default: int | None) -> Callable[..., Coroutine[Any, Any, Page]]:
-    """What a route depends on that answers in pages; without a default the caller says whether it wants pages."""
+    """The dependency of a route that answers in pages; without a default only callers that give a limit get pages."""
 
     async def page(
         request: Request,
@@ -96,7 +96,7 @@ FilesPageOf = Annotated[Page, Depends(paged(None))]
 
 
 def _list_of(request: Request) -> int:
-    """Which list an address stands for: a cursor of another one means nothing here."""
+    """Which list an address stands for: cursors of other lists are not valid for it."""
     return zlib.crc32(request.url.path.encode())
 
 
@@ -125,7 +125,7 @@ def _is_part(value: object) -> bool:
 
 
 def foreign_cursor() -> errors.JobError:
-    """What to say of a cursor that does not fit the list."""
+    """The error for a cursor that does not fit the list."""
     return errors.JobError(
         "the cursor belongs to another list", "Send a cursor to the address whose `Link` header gave it."
     )

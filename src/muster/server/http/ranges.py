@@ -1,4 +1,4 @@
-"""Answers that carry bytes: whole, or the range that was asked for."""
+"""Responses that carry bytes: all, or the requested range."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from fastapi import Request
 from fastapi.responses import Response, StreamingResponse
 
 Pieces = Callable[[int, int], Iterator[bytes]]
-"""Reads from an offset, so many bytes."""
+"""Reads so many bytes from an offset."""
 
 
 def answer(request: Request, size: int, pieces: Pieces, etag: str | None = None, is_growing: bool = False) -> Response:
-    """A file's bytes for GET, and what HEAD tells of it; beyond the end of one that grows there is nothing yet."""
+    """The response to GET or HEAD of a file; a range beyond the end of a growing file is empty for now."""
     headers = {"Accept-Ranges": "bytes"}
     if etag:
         headers["ETag"] = f'"{etag}"'
@@ -35,7 +35,7 @@ def answer(request: Request, size: int, pieces: Pieces, etag: str | None = None,
 
 
 def parse_range(header: str | None, size: int) -> tuple[int, int]:
-    """First and last byte asked for; the whole file without a (sensible) range."""
+    """The first and last requested byte; the whole file without a (valid) range."""
     if not header or not header.startswith("bytes=") or "," in header:
         return 0, size - 1
     first, _, last = header.removeprefix("bytes=").partition("-")

@@ -1,4 +1,4 @@
-"""How agents on other machines reach this server: TLS on a port that stays the same, and a folder that they share."""
+"""How agents on other machines reach this server: TLS on a port that stays the same, and a shared folder."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ Serve = Callable[[Path | None, Path | None], uvicorn.Server]
 
 
 class RemoteListener:
-    """Opened with the first cluster whose nodes are other machines; from then on by every life of the server."""
+    """Opened with the first cluster whose nodes are other machines; from then on at every start of the server."""
 
     def __init__(
         self, context: Context, serve: Serve, socket_path: Path, url: str | None, pair: tuple[Path, Path] | None
     ) -> None:
-        """`serve`: makes a server for agents alone; `pair`: certificate and key of one that serves a team with TLS."""
+        """`serve`: makes a server for agents only; `pair`: certificate and key of one that serves a team with TLS."""
         self._context = context
         self._serve = serve
         self._socket_path = socket_path.with_name("agents.sock")
         self.agents_elsewhere = False
-        """Every cluster has a port for its agents, so that the people's one takes none."""
+        """Every cluster has a port for its agents, so the people's port accepts none."""
         self._spool: asyncio.Task[Any] | None = None
         self._serving: list[tuple[uvicorn.Server, asyncio.Task[Any]]] = []
         self._pair = pair if url else None
@@ -61,7 +61,7 @@ class RemoteListener:
             context.remote.host = parts.hostname if parts.hostname not in _EVERY_INTERFACE else None
 
     async def open(self) -> list[str]:
-        """Listen where some cluster needs it and nobody does yet; called again after every change. Returns notices."""
+        """Listen on every port that some cluster needs; called again after every change. Returns notices."""
         wanted = await self._context.database.read(partial(reaches, self._context))
         if not wanted:
             return []
@@ -93,7 +93,7 @@ class RemoteListener:
         self._socket_path.unlink(missing_ok=True)
 
     def _serve_agents_here(self) -> None:
-        """A socket for calls that come as files: whoever writes to that folder may ask for what agents may."""
+        """Open a socket for calls that come as files: whoever can write to that folder may call what agents may."""
         self._socket_path.unlink(missing_ok=True)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listener.bind(str(self._socket_path))
@@ -103,7 +103,7 @@ class RemoteListener:
         self._serving.append((server, asyncio.create_task(server.serve([listener]))))
 
     def _listen(self, wanted: int | None) -> str:
-        """Listen on a port, or on one that is chosen once and kept; returns a notice where it is taken."""
+        """Listen on a port, or on one that is chosen once and kept; returns a notice where the port is in use."""
         from muster.server.http.tls import self_signed
 
         remote, folder = self._context.remote, self._context.paths.tls_dir
@@ -119,7 +119,7 @@ class RemoteListener:
             notice = f"server_port {port} is taken here ({error.strerror}), so nodes are given port {other}"
             log.warning("%s; agents that know the old one use the shared folder", notice)
         if self._context.grants_subnet is not None:
-            # Who comes from elsewhere could read no data here, so it is no node.
+            # A caller from elsewhere could read no data here, so it cannot be a node.
             answer_only(listener, [self._context.grants_subnet])
         remote.ports[wanted] = listener.getsockname()[1]
         if wanted is None:
@@ -143,7 +143,7 @@ def _bind(port: int) -> socket.socket:
 
 
 async def serve_spool(folder: Path, socket_path: Path) -> None:
-    """Answer calls that come as files, by passing each to this server's own socket."""
+    """Answer calls that come as files by passing each to this server's own socket."""
     under_way: dict[str, asyncio.Task[None]] = {}
     loop = asyncio.get_running_loop()
     is_remote = on_network_filesystem(folder)
@@ -162,14 +162,14 @@ async def serve_spool(folder: Path, socket_path: Path) -> None:
         for name in names:
             if name not in under_way:
                 last = loop.time()
-                task = under_way[name] = asyncio.create_task(_answer(folder / name, socket_path))
+                task = under_way[name] = asyncio.create_task(_answer_call(folder / name, socket_path))
                 task.add_done_callback(lambda _task, name=name: under_way.pop(name, None))  # type: ignore[misc]
         await asyncio.sleep(fast_s if loop.time() - last < SPOOL_BUSY_S else slow_s)
 
 
 def _waiting(folder: Path, is_remote: bool) -> list[str]:
     if is_remote:
-        # A change of its own makes this host forget what it remembers of the folder.
+        # A change of its own makes this host drop its cached listing of the folder.
         probe = folder / f"look-{os.getpid()}"
         probe.touch()
         probe.unlink()
@@ -177,7 +177,7 @@ def _waiting(folder: Path, is_remote: bool) -> list[str]:
 
 
 def remove_old(folder: Path, before: float) -> None:
-    """Answers that nobody fetched, and calls that nobody finished."""
+    """Remove answers that nobody fetched, and calls that nobody finished."""
     for path in folder.iterdir():
         try:
             if path.suffix in (ANSWER, PART) and path.stat().st_mtime < before:
@@ -186,12 +186,12 @@ def remove_old(folder: Path, before: float) -> None:
             continue
 
 
-async def _answer(request: Path, socket_path: Path) -> None:
+async def _answer_call(request: Path, socket_path: Path) -> None:
     part, answer = request.with_suffix(PART), request.with_suffix(ANSWER)
     try:
         reader, writer = await asyncio.open_unix_connection(str(socket_path))
     except OSError as error:
-        # This server is going, and the next one answers it; or it is asked again in a moment.
+        # This server is shutting down and the next one will answer it; or it is retried in a moment.
         log.info("the call %s waits for the next server: %s", request.name, error)
         await asyncio.sleep(WATCH_S)
         return
@@ -213,7 +213,7 @@ async def _answer(request: Path, socket_path: Path) -> None:
     except (OSError, asyncio.IncompleteReadError) as error:
         log.warning("the call %s was not answered: %s", request.name, error)
     except asyncio.CancelledError:
-        # The next life of the server answers it.
+        # The next server answers it.
         left_over = True
         raise
     finally:

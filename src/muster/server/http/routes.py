@@ -46,7 +46,7 @@ async def health(context: ContextOf) -> Health:
 @router.post("/plan", dependencies=[needs(Action.SUBMIT)])
 async def make_plan(body: PlanRequest, context: ContextOf) -> PlanView:
     """The plan of a job on this workspace's nodes, without running it."""
-    # Storages are listed meanwhile, which may take long.
+    # It lists storages, which may take long.
     async with context.data.storage_calls:
         return await in_thread(lambda: context.database.read_now(lambda c: submission.preview(context, c, body)))
 
@@ -57,9 +57,9 @@ async def shutdown(body: Shutdown, request: Request, context: ContextOf) -> Shut
     active = await context.database.read(active_run_count)
     if active and not body.force:
         names = await context.database.read(active_runs)
-        said = ", ".join(names) + (f" and {active - len(names)} more" if active > len(names) else "")
+        names_text = ", ".join(names) + (f" and {active - len(names)} more" if active > len(names) else "")
         raise errors.Conflict(
-            f"1 run is active: {said}" if active == 1 else f"{active} runs are active: {said}",
+            f"1 run is active: {names_text}" if active == 1 else f"{active} runs are active: {names_text}",
             "Wait for them, cancel them, or use --force: they go on without the server. "
             "Models that are served and file servers go on until they are cancelled or deleted.",
         )

@@ -1,4 +1,4 @@
-"""A certificate of the workspace's own, for serving beyond this machine."""
+"""The workspace's own certificate, for serving beyond this machine."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Request bodies of any size, handed to a blocking consumer piece by piece.
 
-Each has a thread of its own, never one of those that health, heartbeats and submissions need; and there are so many at
-once and not more. A short body takes a thread only once it is here whole, so senders that dawdle cost a little memory.
+Each gets a thread of its own, never one of those that health, heartbeats and submissions need, and their number is
+bounded. A short body takes a thread only once it is complete, so slow senders cost only a little memory.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from muster.server.context import Context
 T = TypeVar("T")
 
 _AHEAD_BYTES = 1 << 20
-"""What is read of a body before it takes a thread."""
+"""How much of a body is read before it takes a thread."""
 _SLOT_S = 30.0
-"""How long an upload waits for its turn before it is asked to come again."""
+"""How long an upload waits for its turn before the client is asked to retry."""
 _IDLE_S = 60.0
 _LEAST_BYTES_PER_S = 1024
 
 
 async def body_pieces(request: Request, consume: Callable[[Iterator[bytes]], T]) -> T:
     """Run `consume` in a thread over the body as it arrives; memory stays bounded."""
-    incoming = _arriving(request)
+    incoming = _incoming_pieces(request)
     first, whole = await _read_ahead(incoming)
     uploads = cast(Context, request.app.state.context).data.uploads
-    async with _turn(uploads.short if whole else uploads.long):
+    async with _slot(uploads.short if whole else uploads.long):
         if whole:
             return await in_thread(lambda: consume(iter(first)))
         return await _pump(first, incoming, consume)
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """Run something slow in a thread of its own, which nobody else waits for."""
+    """Run something slow in a thread of its own, outside the shared pool."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 
@@ -49,15 +49,15 @@ async def in_thread(work: Callable[[], T]) -> T:
         try:
             result = work()
         except BaseException as error:
-            _tell(loop, done, error, None)
+            _resolve(loop, done, error, None)
         else:
-            _tell(loop, done, None, result)
+            _resolve(loop, done, None, result)
 
     threading.Thread(target=run, name="upload", daemon=True).start()
     return await asyncio.shield(done)
 
 
-def _tell(
+def _resolve(
     loop: asyncio.AbstractEventLoop, done: asyncio.Future[T], error: BaseException | None, result: T | None
 ) -> None:
     def settle() -> None:
@@ -71,12 +71,12 @@ def _tell(
     try:
         loop.call_soon_threadsafe(settle)
     except RuntimeError:
-        # The server has ended meanwhile.
+        # The server has shut down meanwhile.
         return
 
 
-async def _arriving(request: Request) -> AsyncIterator[bytes]:
-    """The pieces of a body, as long as its sender does not fall asleep."""
+async def _incoming_pieces(request: Request) -> AsyncIterator[bytes]:
+    """The pieces of a body; raises when its sender stalls."""
     began, total = time.monotonic(), 0
     stream = aiter(request.stream())
     while True:
@@ -94,7 +94,7 @@ async def _arriving(request: Request) -> AsyncIterator[bytes]:
 
 
 async def _read_ahead(incoming: AsyncIterator[bytes]) -> tuple[list[bytes], bool]:
-    """The beginning of a body, and whether that is all."""
+    """The beginning of a body, and whether that is all of it."""
     found: list[bytes] = []
     size = 0
     async for piece in incoming:
@@ -106,7 +106,7 @@ async def _read_ahead(incoming: AsyncIterator[bytes]) -> tuple[list[bytes], bool
 
 
 @asynccontextmanager
-async def _turn(slots: asyncio.Semaphore) -> AsyncIterator[None]:
+async def _slot(slots: asyncio.Semaphore) -> AsyncIterator[None]:
     try:
         await asyncio.wait_for(slots.acquire(), _SLOT_S)
     except TimeoutError:

@@ -1,1 +1,1 @@
-"""Job files as text: read and checked for clients that cannot."""
+"""Job files as text: parsed and validated for clients that cannot."""

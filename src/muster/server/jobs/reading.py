@@ -1,4 +1,4 @@
-"""Reading a job file that came as text. No file of this machine is looked at."""
+"""Parses a job file that was sent as text. No file of this machine is read."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What ranks print, for those who ask: in which order, from where, which lines."""
+"""Reading what ranks print: in order of arrival, from a cursor, by line, by pattern."""

@@ -1,4 +1,4 @@
-"""How far somebody who follows a run has come: a few numbers, however many ranks there are."""
+"""The position of a follower of a run: a few numbers, however many ranks there are."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from dataclasses import dataclass
 from muster import errors
 
 _FORM = 2
-"""The first one named an offset for every log."""
+"""Version of the cursor's format; version 1 had an offset for every log."""
 _MOST = 2**63 - 1
 
 
 @dataclass
 class Cursor:
-    """Goes with every event, so that a follower can go on from there, at any server and at any time."""
+    """Sent with every event, so that a follower can resume from there at any time, even after a restart."""
 
     event: int = 0
     metric: int = 0
     entry: int = 0
     """The next entry in the index of the run's logs."""
     within: int = 0
-    """How many of its bytes are read."""
+    """How many of its bytes have been read."""
     begun: int = 0
-    """The entry at which reading began, where that was not the first; with `begun_within` its bytes."""
+    """The entry at which reading began, where that was not the first; `begun_within`: the offset in it."""
     begun_within: int = 0
     lines: int = 0
-    """How many lines were counted, where lines are asked for by number."""
+    """How many lines were counted, where lines are requested by number."""
     ends: int = 0
-    """How many logs were looked at for a last line without an end."""
+    """How many logs were checked for a last line without a line break."""
 
     def encode(self) -> str:
         numbers = [_FORM, *vars(self).values()]
         while numbers[-1] == 0:
             numbers.pop()
-        # As JSON would have it; one goes with every event.
+        # JSON by hand, which is faster: one goes with every event.
         listed = f"[{','.join(map(str, numbers))}]"
         return base64.urlsafe_b64encode(listed.encode()).decode().rstrip("=")
 

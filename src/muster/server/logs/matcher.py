@@ -1,7 +1,7 @@
-"""Finds the lines that a pattern matches: a process of its own, which a pattern that never ends cannot leave.
+"""Finds the lines that a pattern matches: a process of its own, to which a runaway pattern is confined.
 
-It is run by path, without site packages, and speaks on its standard streams: the pattern, then blocks of whole lines;
-for each block it answers where the matching lines begin and end. The standard library alone.
+It is run by path, without site packages, and talks on its standard streams: it reads the pattern, then blocks of
+whole lines; for each block it writes where the matching lines begin and end. Standard library only.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LOOKS_AROUND = re.compile(rb"\(\?|\\[AZzbB]|\\[0-9]")
 
 
 def main() -> None:
-    # The server watches over each block; this ends what it left behind when it was killed.
+    # The server has a time limit for each block; this one ends a process that a killed server left behind.
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_MOST_S, CPU_MOST_S))
     source, target = sys.stdin.buffer, sys.stdout.buffer
     pattern = _read(source)
@@ -44,11 +44,11 @@ class Lines:
         self._many = None if _LOOKS_AROUND.search(pattern) else re.compile(pattern, re.MULTILINE)
 
     def found(self, block: bytes) -> Iterator[tuple[int, int]]:
-        """Where matching lines begin and end; an end is behind the end of line."""
+        """Where matching lines begin and end; the end is behind the line break."""
         begin = 0
         while begin < len(block):
             if self._many is not None:
-                # Searching the whole block at once passes over lines that do not match at full speed.
+                # Searching the whole block at once skips lines that do not match at full speed.
                 match = self._many.search(block, begin)
                 if match is None:
                     return

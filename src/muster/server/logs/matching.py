@@ -1,4 +1,4 @@
-"""Lines that match a pattern: asked of a child process, so that no pattern can hold up the server."""
+"""Lines that match a pattern: found by a child process, so that no pattern can block the server."""
 
 from __future__ import annotations
 

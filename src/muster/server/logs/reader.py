@@ -1,4 +1,4 @@
-"""Reading what ranks printed: in the order in which it came, from the end backwards, or line by line.
+"""Reads what ranks printed: in order of arrival, from the end backwards, or line by line.
 
 Everything here reads files: it belongs in a thread.
 """
@@ -26,7 +26,7 @@ _NEAR_BYTES = 4 << 10
 
 
 class _Span(NamedTuple):
-    """Entries that follow each other and grow the same log."""
+    """Consecutive entries of the same log."""
 
     log: Log
     offset: int
@@ -36,7 +36,7 @@ class _Span(NamedTuple):
 
 @dataclass
 class LogReader:
-    """One follower of one run's logs; the cursor goes along."""
+    """Reads one run's logs for one follower; the cursor moves along."""
 
     files: WorkspaceFiles
     run_id: str
@@ -44,20 +44,20 @@ class LogReader:
     cursor: Cursor
     matcher: Matcher | None = None
     of_rank: frozenset[Log] = frozenset()
-    """The logs of the rank that is asked for."""
+    """The logs of the requested rank."""
     done: bool = False
-    """Nothing more is wanted, whatever comes."""
+    """All that was requested has been read."""
     _begun: set[Log] | None = None
-    """The logs that were begun, where reading did not begin at the first entry."""
+    """The logs that had begun by then, where reading did not begin at the first entry."""
     _starts: dict[Log, int] = field(default_factory=dict)
-    """Where the line begins that a log has not ended yet."""
+    """The offset of each log's incomplete last line."""
 
     def close(self) -> None:
         if self.matcher is not None:
             self.matcher.close()
 
     def begin(self) -> Iterator[bool]:
-        """Go to where the query begins; gives False now and then while it looks for that, and True at last."""
+        """Seek to where the query begins; yields False now and then while it searches, and True at the end."""
         query, cursor = self.query, self.cursor
         count = self.files.arrivals.count(self.run_id)
         if cursor.entry or cursor.within:
@@ -79,7 +79,7 @@ class LogReader:
         yield True
 
     def read(self) -> Iterator[LogPiece]:
-        """What follows the cursor, as much as one round takes; the cursor stands behind each piece as it comes."""
+        """What follows the cursor, as much as one round takes; the cursor is moved behind each piece first."""
         count = self.files.arrivals.count(self.run_id)
         budget = _SEARCH_BYTES if self.query.grep else _ROUND_BYTES
         while self.cursor.entry < count and budget > 0 and not self.done:
@@ -99,7 +99,7 @@ class LogReader:
         return not self.done and self.cursor.entry < self.files.arrivals.count(self.run_id)
 
     def ends(self) -> Iterator[LogPiece]:
-        """The last lines that have no end of line, where lines are asked for: nothing will complete them."""
+        """The last lines that have no line break, where lines are requested: nothing will complete them."""
         if not self.query.by_line:
             return
         touched = None if self._begun is None else self._logs_between(self.cursor.begun, self.cursor.entry)
@@ -122,7 +122,7 @@ class LogReader:
         return query.rank is None or log in self.of_rank
 
     def _check_cursor(self, count: int) -> None:
-        """Bring a cursor that stands behind several small entries to the one that it means."""
+        """Normalize a cursor whose offset spans several small entries."""
         cursor = self.cursor
         log: Log | None = None
         while cursor.within:
@@ -152,13 +152,13 @@ class LogReader:
             at = upto
 
     def _stand(self, first: int, span: _Span, behind: int) -> None:
-        """Put the cursor behind a byte of a span, whose first entry is given."""
+        """Move the cursor behind a byte of a span, whose first entry is given."""
         is_over = behind >= span.offset + span.length
         self.cursor.entry = first + span.entries if is_over else first
         self.cursor.within = 0 if is_over else behind - span.offset
 
     def _pieces(self, log: Log, at: int, upto: int) -> Iterator[tuple[int, LogPiece]]:
-        """What is wanted of a part of a log, each piece with the offset up to which it brings a reader."""
+        """The requested pieces of a part of a log, each with the offset that it ends at."""
         if self.query.by_line:
             yield from self._whole_lines(log, at, upto)
             return
@@ -186,7 +186,7 @@ class LogReader:
                 yield start + end, LogPiece.of(log.attempt, log.stream, start + begin, text[begin:end])
 
     def _chosen(self, text: bytes) -> Iterator[tuple[int, int]]:
-        """Ranges of whole lines that match, and whose numbers are asked for."""
+        """Ranges of whole lines that match, and whose numbers are requested."""
         if not text:
             return
         ranges = _joined(self.matcher.lines(text)) if self.matcher else [(0, len(text))]
@@ -206,7 +206,7 @@ class LogReader:
                 return
 
     def _find_tail(self, lines: int, count: int, least: int) -> Iterator[tuple[int, int] | None]:
-        """Before which byte of which entry the last lines begin to end; None now and then while it searches."""
+        """The entry and offset where the last lines begin; yields None now and then while it searches."""
         left, seen, searched = lines, set[Log](), 0
         for number, arrival in self._backwards(count if lines else least, least):
             end = arrival.offset + arrival.length
@@ -226,7 +226,7 @@ class LogReader:
         yield (count, 0) if not lines else (least, 0)
 
     def _line_ends(self, log: Log, begin: int, end: int, is_last: bool, most: int) -> list[int]:
-        """Where lines of a piece of a log end, at least the last `most`; of the log's last one also without an end."""
+        """Where lines of a piece of a log end, at least the last `most`; the log's last line may lack a line break."""
         data = self._bytes(log, begin, end)
         if self.matcher is not None:
             start = self._line_start(log, begin)
@@ -255,7 +255,7 @@ class LogReader:
         return found
 
     def _line_start(self, log: Log, offset: int) -> int:
-        """Where the line begins that goes on at an offset."""
+        """Where the line at an offset begins."""
         for size in (_NEAR_BYTES, LINE_MOST_BYTES):
             begin = max(0, offset - size)
             at = self._bytes(log, begin, offset).rfind(b"\n")
@@ -273,7 +273,7 @@ class LogReader:
 
 
 def _spans(entries: list[Arrival], within: int) -> Iterator[_Span]:
-    """Small entries of one log that follow each other, as one; the first is the one that was begun."""
+    """Consecutive small entries of one log, merged; the first may be partly read."""
     span: _Span | None = None
     for entry in entries:
         if span is not None and span.log == entry.log and span.length + entry.length <= PIECE_BYTES and not within:
@@ -288,7 +288,7 @@ def _spans(entries: list[Arrival], within: int) -> Iterator[_Span]:
 
 
 def _joined(lines: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Lines that follow each other, as one range."""
+    """Adjacent lines merged into one range."""
     found: list[tuple[int, int]] = []
     for begin, end in lines:
         if found and found[-1][1] == begin:
@@ -299,7 +299,7 @@ def _joined(lines: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _count(text: bytes, begin: int, end: int) -> int:
-    """How many lines; one without an end counts."""
+    """How many lines; one without a line break counts."""
     return text.count(b"\n", begin, end) + (not text.endswith(b"\n", begin, end))
 
 

@@ -1,4 +1,4 @@
-"""Steps that scripts print, kept as their progress where they report none themselves."""
+"""Steps that scripts print, recorded as their progress where they report none themselves."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Stream = tuple[str, int, str]
 """A run, the number of its attempt, and the name of a log."""
 
 _LOOKED_AT = 16 << 10
-"""Of what came at once, the end is enough."""
+"""How much of one delivery is read: the end is enough."""
 _MOST_STREAMS = 4096
 _AGAIN_S = 2.0
 
@@ -37,24 +37,24 @@ class _Followed:
 
 @dataclass
 class PrintedSteps:
-    """What the logs that grow at the moment count; may be used from any thread."""
+    """The counts printed in logs that are growing; may be used from any thread."""
 
     _streams: dict[Stream, _Followed] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def read(self, chunks: Iterable[Chunk]) -> None:
-        """Look at what logs have grown by."""
+        """Read what was appended to logs."""
         with self._lock:
             for chunk in chunks:
                 key = (chunk.run, chunk.attempt, chunk.stream)
-                # The last one that grew stays longest.
+                # The log that grew last is evicted last.
                 followed = self._streams[key] = self._streams.pop(key, _Followed())
                 _read(followed, bytes(chunk.data[-_LOOKED_AT:]))
             while len(self._streams) > _MOST_STREAMS:
                 del self._streams[next(iter(self._streams))]
 
     def due(self, runs: Iterable[str]) -> list[tuple[Stream, Progress]]:
-        """What is to be kept now: not at every line, and all that is left of `runs`, which are about to end."""
+        """What should be recorded now: not at every line, and all that is left of `runs`, which are about to end."""
         ending, now = set(runs), clock.now()
         with self._lock:
             found = []
@@ -67,7 +67,7 @@ class PrintedSteps:
 
 
 def _read(followed: _Followed, data: bytes) -> None:
-    # A bar is written over itself: each of its states is a line.
+    # A progress bar overwrites itself: each of its states is a line.
     *lines, followed.rest = (followed.rest + data).replace(b"\r", b"\n").split(b"\n")
     followed.rest = followed.rest[-LINE_BYTES:]
     for line in lines:
@@ -89,13 +89,13 @@ def keep(transaction: Transaction, found: Iterable[tuple[Stream, Progress]]) -> 
         reported = progress.c.printed.is_not(True)
         newer = (progress.c.attempt > attempt) | ((progress.c.attempt == attempt) & reported)
         if transaction.execute(select(progress.c.rank).where(progress.c.run_id == run_id, newer).limit(1)).first():
-            # A gang that reports itself is not measured by what some of it print.
+            # Where some rank of a gang reports progress, printed steps of others do not count.
             continue
         row = {**to_json(item), "run_id": run_id, "attempt": attempt, "rank": rank, "printed": True}
         upsert(transaction, progress, row)
 
 
 def drop(transaction: Transaction, run_id: str) -> None:
-    """Forget what a run printed: it reports its progress itself."""
+    """Remove printed progress of a run that reports its own."""
     progress = tables.progress
     transaction.execute(delete(progress).where(progress.c.run_id == run_id, progress.c.printed.is_(True)))

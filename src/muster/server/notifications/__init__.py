@@ -1,1 +1,1 @@
-"""Notifications: who is told of what, what is on its way, and the child process that brings it there."""
+"""Notifications: receivers, the outbox, and the child process that delivers."""

@@ -1,4 +1,4 @@
-"""Addresses of receivers: what people write, and what is shown of it. Pure."""
+"""Addresses of receivers: how people write them, and how they are shown without secrets. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _HINT = (
 
 @dataclass(frozen=True)
 class Target:
-    """Where something is sent, and in which form."""
+    """Where notifications are sent, and in which form."""
 
     kind: Kind
     address: str
@@ -36,7 +36,7 @@ class Target:
 
     @property
     def shown(self) -> str:
-        """Without what makes it a secret: whoever knows the rest can post there."""
+        """The address without its secret part: whoever knows that can post there."""
         if self.kind == "mail":
             return self.address
         parts = urlsplit(self.address)
@@ -44,12 +44,12 @@ class Target:
 
 
 def looks_like_address(text: str) -> bool:
-    """Whether it can be no receiver's name."""
+    """Whether it looks like an address; such a text cannot be a receiver's name."""
     return ":" in text or "@" in text or "/" in text
 
 
 def read_address(text: str) -> Target:
-    """What people write as a target; raises JobError."""
+    """Parse a target as people write it; raises JobError."""
     text = text.strip()
     mail = text.removeprefix("mailto:")
     if "://" not in text and (mail != text or "@" in text):

@@ -1,4 +1,4 @@
-"""Brings notifications to their receivers, again and again until they are taken. Nothing else waits for it."""
+"""Delivers notifications, with retries until they are accepted. Nothing else waits for it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from muster.wire.people import ADMIN
 log = logging.getLogger("muster.server")
 
 KEPT_S = 3 * 86_400.0
-"""How long a notification is tried."""
+"""How long delivery of a notification is retried."""
 _REMEMBERED_S = 7 * 86_400.0
 _BATCH = 20
 _SILENCE_LOOK_S = 5.0
@@ -42,7 +42,7 @@ _COMMAND = (sys.executable, "-P", "-m", "muster.server.notifications.sender")
 
 
 async def notify(context: Context) -> None:
-    """The loop: make notifications of what happened, and send those that are due."""
+    """The loop: turn events into notifications, and send those that are due."""
     seen, looked, pruned = -1, 0.0, 0.0
     loop = asyncio.get_running_loop()
     while True:
@@ -73,7 +73,7 @@ async def notify(context: Context) -> None:
 
 
 def is_busy(connection: Connection) -> bool:
-    """Whether something is to be sent soon."""
+    """Whether a notification is due soon."""
     table = tables.deliveries
     return (
         connection.execute(select(table.c.id).where(table.c.due_at < clock.now() + _SOON_S).limit(1)).first()
@@ -82,28 +82,32 @@ def is_busy(connection: Connection) -> bool:
 
 
 async def test(context: Context, name: str) -> TestedReceiver:
-    """Send a receiver something at once, and say what came of it."""
+    """Send a receiver a test at once; returns the outcome."""
     row = await context.database.read(partial(subscriptions.find, name=name))
     now = clock.now()
     made = f"test-{time.time_ns():x}"
-    said = Notification(made, TEST, now, title(TEST, ""), f"For the receiver {name}.", context.workspace_id, None)
+    notification = Notification(
+        made, TEST, now, title(TEST, ""), f"For the receiver {name}.", context.workspace_id, None
+    )
     started = time.monotonic()
     async with context.notifications.turns:
-        outcomes = await asyncio.to_thread(_carry, [_errand(context, row, said)], context.notifications.stopping)
+        outcomes = await asyncio.to_thread(
+            _send_all, [_prepare(context, row, notification)], context.notifications.stopping
+        )
     outcome = outcomes[0] if outcomes else Outcome(made, False, "the process that sends has ended")
     return TestedReceiver(outcome.taken, outcome.answer, time.monotonic() - started)
 
 
 async def _serve(context: Context, target: str) -> None:
-    """Send what is due to one receiver, in its order."""
+    """Send what is due to one receiver, in order."""
     try:
         async with context.notifications.turns:
             row, waiting = await context.database.read(partial(_load, target=target))
             outcomes = []
             if row is not None:
-                errands = [_errand(context, row, from_json(Notification, item.body)) for item in waiting]
-                outcomes = await asyncio.to_thread(_carry, errands, context.notifications.stopping)
-        await context.database.write(partial(_settle, waiting=waiting, outcomes=outcomes))
+                errands = [_prepare(context, row, from_json(Notification, item.body)) for item in waiting]
+                outcomes = await asyncio.to_thread(_send_all, errands, context.notifications.stopping)
+        await context.database.write(partial(_record, waiting=waiting, outcomes=outcomes))
     except Exception:
         log.exception("notifications were not sent; it is tried again")
         await asyncio.sleep(WATCH_S)
@@ -132,21 +136,21 @@ def _load(connection: Connection, target: str) -> tuple[Row[Any] | None, Sequenc
     return row, waiting
 
 
-def _errand(context: Context, row: Row[Any], said: Notification) -> Errand:
+def _prepare(context: Context, row: Row[Any], notification: Notification) -> Errand:
     target, secret = subscriptions.target_of(context, row)
     is_trusted = row.owner is None or context.tokens.people.role(row.owner) == ADMIN
-    # Somebody who is no administrator reaches nothing of the server's own machine through it.
+    # A person who is not an administrator must not reach the server's own machine through it.
     allowed = None if is_trusted else context.reach.hosts
-    return errand(target, said, secret, time.time(), context.notifications.smtp, allowed)
+    return errand(target, notification, secret, time.time(), context.notifications.smtp, allowed)
 
 
-def _carry(errands: Sequence[Errand], stopping: threading.Event) -> list[Outcome]:
-    """Have a child process do them, one after the other; it is ended when it takes too long over all of them."""
+def _send_all(errands: Sequence[Errand], stopping: threading.Event) -> list[Outcome]:
+    """Have a child process send them one after the other; it is ended when all of them together take too long."""
     if not errands:
         return []
     child = Child(_COMMAND, keep_lines=3)
     found: list[Outcome] = []
-    # It keeps its own time; this is for a name service that does not let go of it.
+    # The child has time limits of its own; this one is for name resolution that hangs.
     limit = threading.Timer(2 * ERRAND_S * len(errands), child.end)
     limit.start()
     try:
@@ -154,7 +158,7 @@ def _carry(errands: Sequence[Errand], stopping: threading.Event) -> list[Outcome
             child.send(to_json(item))
             found.append(from_json(Outcome, child.receive(stopping)))
             if not found[-1].taken:
-                # What does not take this one would not take the next.
+                # A receiver that rejects this one would reject the next.
                 break
     except Abandoned:
         log.info("the server ends: what a receiver has not taken is sent again by the next one")
@@ -166,8 +170,8 @@ def _carry(errands: Sequence[Errand], stopping: threading.Event) -> list[Outcome
     return found
 
 
-def _settle(transaction: Transaction, waiting: Sequence[Row[Any]], outcomes: Sequence[Outcome]) -> None:
-    """Keep what came of it."""
+def _record(transaction: Transaction, waiting: Sequence[Row[Any]], outcomes: Sequence[Outcome]) -> None:
+    """Record the outcomes."""
     table, now = tables.deliveries, clock.now()
     known = {item.id: item for item in outcomes}
     refused = next((item for item in outcomes if not item.taken), None)
@@ -187,7 +191,7 @@ def _settle(transaction: Transaction, waiting: Sequence[Row[Any]], outcomes: Seq
 
 
 def _prune(transaction: Transaction) -> None:
-    """Forget what was taken or given up long ago, and what has no receiver any more."""
+    """Remove what was delivered or given up long ago, and what has no receiver any more."""
     table = tables.deliveries
     old = (table.c.due_at.is_(None), table.c.created_at < clock.now() - _REMEMBERED_S)
     transaction.execute(delete(table).where(*old))

@@ -1,4 +1,4 @@
-"""What the child process is asked to bring somewhere, and what it says came of it."""
+"""Deliveries that the child process makes, and their outcomes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class HttpErrand:
     headers: Mapping[str, str]
     body: str
     allowed: tuple[str, ...] | None = None
-    """Networks of the server's own that may be reached all the same; None: everything may."""
+    """Networks of the server's own that may be reached nevertheless; None: all may."""
     kind: Literal["http"] = "http"
 
 
@@ -49,10 +49,10 @@ Errand = HttpErrand | MailErrand
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of an errand."""
+    """The outcome of a delivery."""
 
     id: str
     taken: bool
     answer: str
     after_s: float | None = None
-    """How long the receiver asks to be left alone."""
+    """How long the receiver asks to wait (`Retry-After`)."""

@@ -1,4 +1,4 @@
-"""Notifications in the forms that receivers take: plain JSON, Slack, Teams, ntfy, e-mail. Pure."""
+"""Notifications in the formats of receivers: plain JSON, Slack, Teams, ntfy, e-mail. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TAGS = {
     events.NAN: "warning",
 }
 _NTFY_BYTES = 3800
-"""ntfy makes a file of a longer message."""
+"""ntfy turns a longer message into a file."""
 SECRET_PREFIX = "whsec_"
 
 
@@ -48,7 +48,7 @@ def errand(
 
 
 def signature(secret: str, message_id: str, timestamp: str, body: str) -> str:
-    """As Standard Webhooks has it: what ready libraries of many languages check."""
+    """The signature of Standard Webhooks, which libraries of many languages verify."""
     key = base64.b64decode(secret.removeprefix(SECRET_PREFIX))
     digest = hmac.new(key, f"{message_id}.{timestamp}.{body}".encode(), hashlib.sha256).digest()
     return f"v1,{base64.b64encode(digest).decode()}"
@@ -77,7 +77,7 @@ def _slack(notification: Notification) -> Json:
 
 
 def _slack_text(text: str) -> str:
-    # Otherwise a job's name could call a whole channel.
+    # Otherwise a job's name could mention a whole channel.
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return text.replace("```", "'''")
 
@@ -126,7 +126,7 @@ def _details(notification: Notification) -> str:
 
 
 def _header(text: str) -> str:
-    """Headers carry no line breaks, and no other letters than those of RFC 2047."""
+    """The text as a header's value: without line breaks, other than ASCII encoded by RFC 2047."""
     text = " ".join(text.split())
     return text if text.isascii() else f"=?UTF-8?B?{base64.b64encode(text.encode()).decode()}?="
 

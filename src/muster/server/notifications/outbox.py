@@ -1,4 +1,4 @@
-"""Events of runs become notifications, each once: what was made of them is committed with how far that is."""
+"""Events of runs become notifications, each once: they are committed together with the position reached."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _KINDS = (StateChanged.kind, Note.kind)
 
 
 def has_news(connection: Connection) -> bool:
-    """Whether there are events that somebody may have asked for."""
+    """Whether there are events that somebody may have subscribed to."""
     position = connection.execute(select(tables.outbox.c.position)).scalar()
     if position is None:
         return False
@@ -47,13 +47,13 @@ def gather(context: Context, transaction: Transaction) -> bool:
     found = transaction.execute(query).all()
     if not found:
         return False
-    _tell_all(context, transaction, [row for row in found if row.kind in _KINDS])
+    _queue_events(context, transaction, [row for row in found if row.kind in _KINDS])
     upsert(transaction, tables.outbox, {"id": 1, "position": found[-1].id})
     return len(found) == _AT_ONCE
 
 
 def look_for_silence(context: Context, transaction: Transaction) -> None:
-    """Tell, once, of runs that have printed and logged nothing for as long as somebody asked."""
+    """Notify, once, of runs that have printed and logged nothing for as long as a subscription says."""
     runs = tables.runs
     now = clock.now()
     rows = transaction.execute(select(runs).where(runs.c.status == states.RUNNING)).all()
@@ -69,11 +69,11 @@ def look_for_silence(context: Context, transaction: Transaction) -> None:
             silent = f"nothing printed or logged for {silent_s / 60:.1f} min"
             text = f"{silent[0].upper()}{silent[1:]}. `muster stacks {row.id}` shows where it is."
             key = f"{item.id}/hang/{row.id}/{row.attempt}/{moved:.0f}"
-            if _tell(context, transaction, item, row, events.HANGS, now, text, key):
+            if _queue(context, transaction, item, row, events.HANGS, now, text, key):
                 add_note(transaction, row.id, "warning", f"{silent}: {item.shown} is told that it seems to hang")
 
 
-def _tell_all(context: Context, transaction: Transaction, found: Sequence[Row[Any]]) -> None:
+def _queue_events(context: Context, transaction: Transaction, found: Sequence[Row[Any]]) -> None:
     ids = sorted({row.run_id for row in found})
     runs = tables.runs
     rows = {row.id: row for row in transaction.execute(select(runs).where(runs.c.id.in_(ids)))}
@@ -89,11 +89,11 @@ def _tell_all(context: Context, transaction: Transaction, found: Sequence[Row[An
         text = what.text if isinstance(what, Note) else _verdict_text(row, happening)
         for item in _of_run(subscribed, row):
             if wants(item.wanted, happening) and event.at >= min(item.created_at, row.created_at):
-                _tell(context, transaction, item, row, happening, event.at, text, f"{item.id}/{event.id}")
+                _queue(context, transaction, item, row, happening, event.at, text, f"{item.id}/{event.id}")
 
 
 def _subscriptions(context: Context, connection: Connection, ids: Sequence[str]) -> list[Row[Any]]:
-    """Those of the workspace, and those of these runs; without those of people who were locked out."""
+    """The subscriptions of the workspace and of these runs, without those of people who are locked out."""
     table = tables.subscriptions
     query = select(table).where(table.c.run_id.is_(None) | table.c.run_id.in_(ids))
     people = context.tokens.people
@@ -101,18 +101,18 @@ def _subscriptions(context: Context, connection: Connection, ids: Sequence[str])
 
 
 def _of_run(subscribed: Iterable[Row[Any]], run: Row[Any]) -> list[Row[Any]]:
-    """Who is told of a run, nobody twice: what was asked for this run goes first."""
+    """The subscriptions that cover a run, one per receiver: those for this run take precedence."""
     mine = [item for item in subscribed if item.run_id == run.id]
-    told = {item.receiver for item in mine}
+    covered = {item.receiver for item in mine}
     for item in subscribed:
-        if item.run_id is not None or item.id in told or item.created_at > (run.ended_at or float("inf")):
+        if item.run_id is not None or item.id in covered or item.created_at > (run.ended_at or float("inf")):
             continue
         if item.runs == "all" or (item.runs == "mine" and item.owner == run.submitted_by):
             mine.append(item)
     return mine
 
 
-def _tell(
+def _queue(
     context: Context,
     transaction: Transaction,
     item: Row[Any],
@@ -122,7 +122,7 @@ def _tell(
     text: str,
     key: str,
 ) -> bool:
-    """Put a notification on its way; False: it is already."""
+    """Queue a notification; False: it is queued already."""
     made = hashlib.sha256(key.encode()).hexdigest()[:32]
     progress = slowest(load_progress(transaction.connection, [run.id]).get(run.id, ()))
     notified = NotifiedRun(
@@ -139,11 +139,11 @@ def _tell(
     )
     verdict = verdict_of(run) if run.status in states.TERMINAL else None
     page = f"{context.notifications.url}/portal/runs/{run.id}" if context.notifications.url else None
-    said = Notification(
+    notification = Notification(
         made,
         happening,
         at,
-        title(happening, _called(run)),
+        title(happening, _label(run)),
         text,
         context.workspace_id,
         notified,
@@ -151,19 +151,25 @@ def _tell(
         progress,
         page,
     )
-    return put(transaction, item.receiver or item.id, run.id, said)
+    return put(transaction, item.receiver or item.id, run.id, notification)
 
 
-def _called(run: Row[Any]) -> str:
-    """A run as whoever named it knows it."""
+def _label(run: Row[Any]) -> str:
+    """A run by the name that its submitter gave it."""
     return f"{printable(run.name)} ({run.id})" if run.name and run.name != run.id else str(run.id)
 
 
-def put(transaction: Transaction, target: str, run_id: str | None, said: Notification) -> bool:
-    """Keep a notification until it is taken; False: it is kept already."""
+def put(transaction: Transaction, target: str, run_id: str | None, notification: Notification) -> bool:
+    """Queue a notification until it is delivered; False: it is queued already."""
     dialect = insert_sqlite if transaction.connection.dialect.name == "sqlite" else insert_postgres
     now = clock.now()
-    row = {"id": said.id, "target": target, "run_id": run_id, "event": said.event, "body": to_json(said)}
+    row = {
+        "id": notification.id,
+        "target": target,
+        "run_id": run_id,
+        "event": notification.event,
+        "body": to_json(notification),
+    }
     row |= {"created_at": now, "tries": 0, "due_at": now, "given_up": False, "answer": ""}
     adding = dialect(tables.deliveries).values(row).on_conflict_do_nothing(index_elements=["id"])
     return bool(transaction.execute(adding).rowcount)

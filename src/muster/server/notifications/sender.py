@@ -1,6 +1,6 @@
-"""The child process that brings notifications to their receivers: one that hangs holds up nobody else.
+"""The child process that delivers notifications: a receiver that hangs delays nobody else.
 
-It is asked on its standard input and answers on its standard output; it ends when its parent does.
+It reads requests from standard input and writes outcomes to standard output; it ends with its parent.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from muster.wire.codec import from_json, to_json
 from muster.wire.text import printable
 
 ERRAND_S = 15.0
-"""How long one may take, however slowly the receiver speaks."""
+"""How long one delivery may take, however slowly the receiver answers."""
 _ANSWER_BYTES = 300
 _LONGEST_WAIT_S = 3600.0
 
@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def carry(errand: Errand) -> Outcome:
-    """Do it once; whatever goes wrong is an answer."""
+    """Try once; whatever goes wrong becomes an outcome."""
     try:
         with _at_most(ERRAND_S):
             return _post(errand) if isinstance(errand, HttpErrand) else _mail(errand)
@@ -48,14 +48,14 @@ def carry(errand: Errand) -> Outcome:
     except TimeoutError:
         return Outcome(errand.id, False, f"no answer within {ERRAND_S:.0f} s")
     except smtplib.SMTPResponseException as error:
-        said = error.smtp_error.decode(errors="replace") if isinstance(error.smtp_error, bytes) else error.smtp_error
-        return Outcome(errand.id, False, _short(f"the mail server says {error.smtp_code}: {said}"))
+        text = error.smtp_error.decode(errors="replace") if isinstance(error.smtp_error, bytes) else error.smtp_error
+        return Outcome(errand.id, False, _short(f"the mail server says {error.smtp_code}: {text}"))
     except (OSError, HTTPException, smtplib.SMTPException, ValueError) as error:
         return Outcome(errand.id, False, _short(f"{type(error).__name__}: {error}"))
 
 
 def _short(text: str) -> str:
-    """What a receiver sent may be long, and may act on the terminal of whoever reads it."""
+    """A receiver's answer, cut and made printable: it may be long, or hold escape sequences."""
     return printable(" ".join(text[: 2 * _ANSWER_BYTES].split()))[:_ANSWER_BYTES]
 
 
@@ -76,8 +76,8 @@ def _post(errand: HttpErrand) -> Outcome:
 def _refusal(response: HTTPResponse) -> str:
     if 300 <= response.status < 400:
         return f"HTTP {response.status}: it sends elsewhere, and is not followed; give that address itself"
-    said = " ".join(response.read(_ANSWER_BYTES).decode(errors="replace").split())
-    return f"HTTP {response.status}" + (f": {said}" if said.isprintable() and said else "")
+    text = " ".join(response.read(_ANSWER_BYTES).decode(errors="replace").split())
+    return f"HTTP {response.status}" + (f": {text}" if text.isprintable() and text else "")
 
 
 def _retry_after(response: HTTPResponse) -> float | None:

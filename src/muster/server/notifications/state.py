@@ -1,4 +1,4 @@
-"""What the server holds of notifications: how mail is sent, and who is being told at the moment."""
+"""The server's in-memory state of notifications: how mail is sent, and what is being sent now."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class NotificationsState:
     url: str | None = None
     """Where a team's browsers reach the server."""
     sending: set[str] = field(default_factory=set)
-    """Subscriptions to which something is on its way."""
+    """Subscriptions that something is being sent to."""
     stopping: threading.Event = field(default_factory=threading.Event)
-    """The server ends: nobody waits for a receiver any more."""
+    """The server is shutting down: receivers are no longer waited for."""
     turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(CHILDREN_AT_ONCE))
     """Held while a child process sends."""
 

@@ -1,4 +1,4 @@
-"""Who is told of what: receivers by name, and those that are told of one run."""
+"""Subscriptions: receivers by name, and those of one run."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ class Subscription:
 
 
 def about(subscription: str) -> str:
-    """What a sealed address is bound to."""
+    """The name that a sealed address is bound to."""
     return f"notifications/{subscription}"
 
 
 def add(context: Context, transaction: Transaction, given: NewReceiver, caller: Caller) -> AddedReceiver:
-    """Make a receiver that belongs to whoever asks; its messages are signed with a secret that is shown this once."""
+    """Create a receiver that belongs to the caller; its messages are signed with a secret that is shown only now."""
     target = _target(context, given.address)
     table = tables.subscriptions
     if transaction.execute(select(table.c.id).where(table.c.name == given.name)).first():
@@ -85,7 +85,7 @@ def add(context: Context, transaction: Transaction, given: NewReceiver, caller: 
 
 
 def remove(transaction: Transaction, name: str, caller: Caller) -> None:
-    """Remove a receiver, and what is on its way to it."""
+    """Remove a receiver, and what is queued for it."""
     row = find(transaction.connection, name)
     require(caller, Action.NOTIFY, row.owner, f"the receiver {name}")
     table = tables.subscriptions
@@ -108,14 +108,14 @@ def find(connection: Connection, name: str) -> Row[Any]:
 
 
 def watch(context: Context, transaction: Transaction, run_id: str, given: NewWatch, caller: Caller) -> ReceiverView:
-    """Have somebody told of one run."""
+    """Subscribe a receiver to one run."""
     return _view(transaction.connection, _watching(context, transaction, run_id, given, caller))
 
 
 def watch_job(
     context: Context, transaction: Transaction, run_id: str, notify: Iterable[Notify], person: str | None
 ) -> None:
-    """Have those told whom a job names; refuses what cannot be told."""
+    """Subscribe the receivers that a job names; raises for one that cannot be notified."""
     role = context.tokens.people.role(person) if person else ADMIN
     for item in notify:
         given = NewWatch(item.to, item.when, item.quiet_s)
@@ -123,7 +123,7 @@ def watch_job(
 
 
 def listing(connection: Connection, caller: Caller, run_id: str | None) -> list[ReceiverView]:
-    """Receivers of the workspace, or those of a run; people who are no administrators see their own and the shared."""
+    """Receivers of the workspace, or those of a run; non-administrators see their own and shared ones."""
     table = tables.subscriptions
     query = select(table).order_by(table.c.created_at.desc(), table.c.id).limit(_LISTED)
     query = query.where(table.c.run_id == run_id) if run_id else query.where(table.c.run_id.is_(None))
@@ -133,7 +133,7 @@ def listing(connection: Connection, caller: Caller, run_id: str | None) -> list[
 
 
 def target_of(context: Context, row: Row[Any]) -> tuple[Target, str | None]:
-    """Where a subscription's messages go, and what signs them."""
+    """The address of a subscription's messages, and the secret that signs them."""
     opened = context.vault.open(row.sealed, about(row.id))
     secret = opened.get("secret")
     return Target(row.kind, str(opened["address"])), None if secret is None else str(secret)
@@ -163,7 +163,7 @@ def _addressed(context: Context, made: Subscription, target: Target, secret: str
 
 def _insert(transaction: Transaction, made: Subscription) -> None:
     if transaction.execute(select(tables.subscriptions.c.id).limit(1)).first() is None:
-        # Nobody was told of what happened so far, and nobody asked for it.
+        # Nobody subscribed to earlier events: start after the newest one.
         newest = transaction.execute(select(func.max(tables.events.c.id))).scalar() or 0
         upsert(transaction, tables.outbox, {"id": 1, "position": newest})
     transaction.execute(insert(tables.subscriptions).values(**{**vars(made), "wanted": list(made.wanted)}))

@@ -1,4 +1,4 @@
-"""Who is calling: bearer tokens of people, agents and runs. What each may do is in `control.access`."""
+"""Authentication: bearer tokens of people, agents and runs. What each may do is in `control.access`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ID_LENGTH = 12
 
 @dataclass(frozen=True)
 class Kept:
-    """What is kept of a token: never the token itself."""
+    """The record of a token: never the token itself."""
 
     hash: str
     role: str
@@ -44,7 +44,7 @@ class Kept:
 
     @property
     def id(self) -> str:
-        """By which people name it; it tells nothing of the token."""
+        """The id that people use; it reveals nothing of the token."""
         return self.hash[:_ID_LENGTH]
 
     def has_expired(self, now: float) -> bool:
@@ -59,7 +59,7 @@ class Kept:
 
 
 class Tokens:
-    """Tokens are kept as hashes; the cache is whole because one server owns the workspace."""
+    """Tokens, kept as hashes; the cache is complete because one server owns the workspace."""
 
     def __init__(self, database: Database, people: People | None = None) -> None:
         self._database = database
@@ -69,16 +69,16 @@ class Tokens:
         self._kept = {row.hash: kept_of(row) for row in rows}
         self._hashes = {kept.id: kept.hash for kept in self._kept.values()}
         self.on_change: Callable[[], None] = lambda: None
-        """Called when somebody may do less than before: whoever listens to a stream is looked at again."""
+        """Called when somebody's rights shrink: every open stream is checked again."""
 
     def create(self, role: str, subject: str, lifetime_s: float | None = None) -> str:
-        """A new token; this is the only time that it is seen."""
+        """A new token; it is shown only now."""
         return self._database.submit(lambda t: self.add(t, role, subject, lifetime_s)[0]).result()
 
     def add(
         self, transaction: Transaction, role: str, subject: str, lifetime_s: float | None, label: str = ""
     ) -> tuple[str, Kept]:
-        """The same as a part of a write."""
+        """A new token, as part of a write."""
         token = (INVITE_PREFIX if role == INVITE else _TOKEN_PREFIX) + secrets.token_urlsafe(32)
         now = time.time()
         kept = Kept(token_hash(token), role, subject, label, now, now + lifetime_s if lifetime_s else None)
@@ -95,8 +95,8 @@ class Tokens:
             if kept is not None and kept.role == ADMIN and kept.subject == owner:
                 return token
             if kept is not None and kept.role == ADMIN and kept.subject not in self.people:
-                # Made before people had names.
-                self._database.submit(lambda t: self._give(t, kept, owner)).result()
+                # It was made before people had names.
+                self._database.submit(lambda t: self._assign_person(t, kept, owner)).result()
                 return token
         token = self._database.submit(lambda t: self.add(t, ADMIN, owner, None, FOLDER_LABEL)[0]).result()
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -104,30 +104,30 @@ class Tokens:
         return token
 
     def end(self, transaction: Transaction, hashes: Collection[str]) -> None:
-        """These tokens open nothing any more, once this is committed."""
+        """Revoke these tokens once this is committed."""
         table = tables.tokens
         for key in hashes:
             transaction.execute(delete(table).where(table.c.hash == key))
         transaction.after_commit.append(lambda: self._forget(frozenset(hashes)))
 
     def end_token(self, transaction: Transaction, token: str) -> None:
-        """A token whose text is known opens nothing any more, once this is committed."""
+        """Revoke a token, given its text, once this is committed."""
         self.end(transaction, [token_hash(token)])
 
     def end_agents(self, transaction: Transaction, nodes: Collection[str]) -> None:
-        """The tokens of these nodes' agents open nothing any more, once this is committed."""
+        """Revoke the tokens of these nodes' agents once this is committed."""
         table = tables.tokens
         mine = table.c.role == AGENT, table.c.subject.in_(sorted(nodes))
         self.end(transaction, transaction.execute(select(table.c.hash).where(*mine)).scalars().all())
 
     def end_person(self, transaction: Transaction, person: str) -> None:
-        """Nothing that somebody was given opens anything any more, once this is committed."""
+        """Revoke all tokens of a person once this is committed."""
         table = tables.tokens
         mine = table.c.role != AGENT, table.c.subject == person
         self.end(transaction, transaction.execute(select(table.c.hash).where(*mine)).scalars().all())
 
     def caller(self, authorization: str | None) -> Caller:
-        """Who shows this token; raises AccessDenied where it opens nothing."""
+        """Who presents this token; raises AccessDenied where it is not valid."""
         kind, _, token = (authorization or "").partition(" ")
         if kind.lower() != "bearer" or not token:
             raise errors.AccessDenied(
@@ -146,12 +146,12 @@ class Tokens:
         return found
 
     def expiry(self, token_id: str) -> float | None:
-        """When a token ends by itself; None: never."""
+        """When a token expires; None: never."""
         kept = self._kept.get(self._hashes.get(token_id, ""))
         return kept.expires_at if kept is not None else None
 
     def holds(self, caller: Caller) -> bool:
-        """Whether a caller who was let in would still be let in, with no less than before."""
+        """Whether an authenticated caller's token is still valid, with the same rights or more."""
         kept = self._kept.get(self._hashes.get(caller.token, ""))
         return kept is not None and self._caller(kept) == caller
 
@@ -169,17 +169,17 @@ class Tokens:
             return
         self._remember(replace(kept, used_at=now), known=True)
         table = tables.tokens
-        # Nobody waits for it.
+        # In the background: nobody waits for it.
         self._database.submit(lambda t: t.execute(update(table).where(table.c.hash == kept.hash).values(used_at=now)))
 
-    def _give(self, transaction: Transaction, kept: Kept, person: str) -> None:
+    def _assign_person(self, transaction: Transaction, kept: Kept, person: str) -> None:
         table = tables.tokens
         transaction.execute(update(table).where(table.c.hash == kept.hash).values(subject=person, label=FOLDER_LABEL))
         transaction.after_commit.append(lambda: self._remember(replace(kept, subject=person, label=FOLDER_LABEL)))
 
     def _remember(self, kept: Kept, known: bool = False) -> None:
         with self._lock:
-            # One that was revoked meanwhile must not come back.
+            # A token that was revoked meanwhile must not come back.
             if not known or kept.hash in self._kept:
                 self._kept[kept.hash] = kept
                 self._hashes[kept.id] = kept.hash
@@ -192,7 +192,7 @@ class Tokens:
 
 
 def session_label(token_id: str) -> str:
-    """What the sessions are called that somebody began with a token: they end with it."""
+    """The label of sessions that were begun with a token: they end with it."""
     return f"portal, with {token_id}"
 
 
@@ -201,5 +201,5 @@ def token_hash(token: str) -> str:
 
 
 def kept_of(row: Row[Any]) -> Kept:
-    """A token as its row has it."""
+    """A token's record from its row."""
     return Kept(row.hash, row.role, row.subject, row.label or "", row.created_at, row.expires_at, row.used_at)

@@ -1,4 +1,4 @@
-"""The audit log: who did what to what, when, from where. It is only added to, in the write that does the thing."""
+"""The audit log: who did what to what, when, from where. Append-only, in the same write as the action."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from muster.wire.text import printable
 T = TypeVar("T")
 
 _MANY = frozenset({Action.WRITE_DATA, Action.LOG_TO_RUN})
-"""What somebody does thousands of times in a minute: of those to one datastore or run, one in a minute is kept."""
+"""Actions that come by the thousand: one a minute is recorded per person and datastore or run."""
 _TEXT_LENGTH = 500
 _ADD = insert(tables.audit)
 _REMEMBERED = 10_000
@@ -29,7 +29,7 @@ _REMEMBERED = 10_000
 
 @dataclass
 class Deed:
-    """One call, while it is answered: who makes it, and what it came to be about."""
+    """One call while it is answered: who makes it, and what it is about."""
 
     caller: Caller | None
     source: str
@@ -40,7 +40,7 @@ class Deed:
 
     @property
     def is_kept(self) -> bool:
-        """Whether it is written down once it is done: what people do, and not what they look at."""
+        """Whether it is recorded once done: what people do, not what they read."""
         return self.caller is not None and self.caller.is_person and self.action not in (None, *UNRECORDED)
 
 
@@ -49,14 +49,14 @@ _recent: dict[tuple[str, Action | None, str, str], float] = {}
 
 
 def about(target: str | None = None, detail: str | None = None) -> None:
-    """Say what the call that is being answered is about; never a secret."""
+    """Set what the current call is about; never a secret."""
     if (deed := CURRENT.get()) is not None:
         deed.target = deed.target if target is None else target
         deed.detail = deed.detail if detail is None else detail
 
 
 def witness(work: Callable[[Transaction], T]) -> Callable[[Transaction], T]:
-    """The same write, which also records the call that it is made for."""
+    """The same write, which also records its call in the audit log."""
     deed = CURRENT.get()
     if deed is None or deed.is_recorded or not deed.is_kept:
         return work
@@ -64,7 +64,7 @@ def witness(work: Callable[[Transaction], T]) -> Callable[[Transaction], T]:
 
     def both(transaction: Transaction) -> T:
         result = work(transaction)
-        # What is made has its id only now.
+        # What the write creates has its id only now.
         witnessed.target = witnessed.target or str(getattr(result, "id", ""))
         record(transaction, witnessed, "done")
         return result
@@ -73,7 +73,7 @@ def witness(work: Callable[[Transaction], T]) -> Callable[[Transaction], T]:
 
 
 def record(transaction: Transaction, deed: Deed, outcome: str) -> None:
-    """Add a line, unless the same was just written of the same person."""
+    """Add an entry, unless the same one was just written for the same person."""
     caller, action = deed.caller, deed.action
     if caller is None or action is None or not _is_due(deed, outcome):
         return
@@ -122,7 +122,7 @@ def _settle(deed: Deed, outcome: str) -> None:
 
 
 def _key(deed: Deed, outcome: str) -> tuple[str, Action | None, str, str]:
-    # Of many files only the datastore or run counts.
+    # For files only the datastore or run counts.
     thing = deed.target.split("/")[0] if deed.action in _MANY else deed.target
     return deed.caller.subject if deed.caller else "", deed.action, thing, outcome
 

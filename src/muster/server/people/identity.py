@@ -1,4 +1,4 @@
-"""ID tokens of a sign-on service (OpenID Connect): whether one is genuine, for this workspace, and of whom."""
+"""Verifies ID tokens of a sign-on service (OpenID Connect): genuine, for this workspace, and whose."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _HINT = "Log in again: `muster login URL --sso`."
 
 @dataclass(frozen=True)
 class Identity:
-    """Whom a service vouches for."""
+    """The person that a service vouches for."""
 
     issuer: str
     subject: str
@@ -59,7 +59,7 @@ def verify(token: str, keys: Sequence[Mapping[str, Json]], issuer: str, client_i
 
 
 def key_id_of(token: str) -> str:
-    """Which of the service's keys is said to have signed."""
+    """The id of the service's key that the token names."""
     return str(_parts(token)[0].get("kid") or "")
 
 
@@ -77,7 +77,7 @@ def _parts(token: str) -> tuple[Mapping[str, Json], Mapping[str, Json], bytes, b
 
 
 def _is_signed(algorithm: str, key: Mapping[str, Json], data: bytes, signature: bytes) -> bool:
-    """By a key of the kind that the algorithm takes; `none` and shared secrets are no signatures."""
+    """Whether a key of the algorithm's kind signed it; `none` and shared secrets do not count as signatures."""
     if key.get("use") not in (None, "sig"):
         return False
     try:

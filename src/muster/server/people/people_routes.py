@@ -35,7 +35,7 @@ router = APIRouter(tags=["people"])
 
 @router.get("/me", dependencies=[needs(Action.MANAGE_TOKEN, asks_owner=True)])
 async def myself(context: ContextOf, caller: CallerOf) -> Myself:
-    """Whom the server takes the caller for."""
+    """Who the caller is to the server."""
     return Myself(caller.subject, caller.role, context.workspace_id, context.tokens.people.is_shared)
 
 

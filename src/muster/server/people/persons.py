@@ -1,4 +1,4 @@
-"""People who may use the workspace, each with a role. The owner of its folder is one of them, from the beginning."""
+"""People who may use the workspace, each with a role. The owner of its folder is one of them from the start."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Person:
     created_by: str | None = None
     disabled_at: float | None = None
     removed_at: float | None = None
-    """The name stays taken: what they made bears it."""
+    """The name stays taken, since what they made refers to it."""
     sso: str | None = None
-    """Whom single sign-on takes them for: the issuer and its name for them."""
+    """Their identity at the sign-on service: the issuer and its id for them."""
     unix_user: str | None = None
     """Their account on the server's machine: their ranks run as it where the server is root."""
 
@@ -40,7 +40,7 @@ class Person:
 
 
 class People:
-    """The people of a workspace; the cache is whole because one server owns the workspace."""
+    """The people of a workspace; the cache is complete because one server owns the workspace."""
 
     def __init__(self, database: Database) -> None:
         self.owner = login_name()
@@ -53,7 +53,7 @@ class People:
         return name in self._known
 
     def role(self, name: str) -> Role | None:
-        """What somebody may do; None: nothing."""
+        """A person's role; None: they may do nothing."""
         if name == self.owner:
             return ADMIN
         person = self._known.get(name)
@@ -81,7 +81,7 @@ class People:
         return person
 
     def by_sso(self, identity: str) -> Person | None:
-        """Whom an identity of a sign-on service stands for."""
+        """The person with this identity at the sign-on service."""
         return next((person for person in self.all() if person.sso == identity), None)
 
     def view(self, person: Person) -> PersonView:
@@ -134,17 +134,17 @@ class People:
         return self._update(transaction, replace(person, role=role or person.role))
 
     def remove(self, transaction: Transaction, name: str) -> None:
-        """Nobody comes in by that name any more."""
+        """Remove somebody; the name is not used again."""
         person = self._row(transaction, name)
         self._refuse_owner(person)
         self._update(transaction, replace(person, removed_at=time.time()))
 
     def bind(self, transaction: Transaction, name: str, sso: str) -> None:
-        """Have a sign-on service's identity stand for somebody."""
+        """Bind an identity of the sign-on service to a person."""
         self._update(transaction, replace(self._row(transaction, name), sso=sso))
 
     def _row(self, transaction: Transaction, name: str) -> Person:
-        """Somebody as they are recorded, with what other writes of the same commit did to them."""
+        """A person as recorded, with changes by other writes of the same commit."""
         row = transaction.execute(select(tables.people).where(tables.people.c.name == name)).first()
         return self.find(name) if row is None or row.removed_at is not None else _person(row)
 
@@ -166,7 +166,7 @@ class People:
         return person
 
     def _remembering(self, person: Person) -> Callable[[], None]:
-        # Another dict, so that who looks through the old one is not disturbed.
+        # A new dict, so that readers of the old one are not disturbed.
         def remember() -> None:
             self._known = {**self._known, person.name: person}
 
@@ -174,7 +174,7 @@ class People:
 
 
 def check_account(unix_user: str | None) -> None:
-    """Refuse an account that is not here, or that would be more than a person's own."""
+    """Refuse an account that does not exist here, or has more rights than a person should."""
     if not unix_user:
         return
     if os.getuid() != 0:
@@ -193,7 +193,7 @@ def check_account(unix_user: str | None) -> None:
 
 
 def login_name() -> str:
-    """By which name the workspace's owner is known: that of the account that runs the server."""
+    """The name of the workspace's owner: that of the account that runs the server."""
     try:
         name = re.sub(r"[^a-z0-9_.@+-]", "-", pwd.getpwuid(os.getuid()).pw_name.lower())
     except KeyError:

@@ -1,4 +1,4 @@
-"""The token of a run: signed, good for the run itself, and only as long as the attempt is under way."""
+"""The token of a run: signed, valid for the run itself, and only while its attempt is open."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _WRONG = errors.AccessDenied("the run's token is not valid here, or its attempt 
 
 
 def make(context: Context, run: str, attempt: int) -> str:
-    """The token of an attempt; made anew it is the same."""
+    """The token of an attempt; always the same for the same attempt."""
     return f"{PREFIX}{_mac(context.vault.run_keys[0], run, attempt)}.{attempt}.{run.encode().hex()}"
 
 
 def caller(context: Context, token: str) -> Caller:
-    """The run that shows a token, if its attempt is not over; raises AccessDenied."""
+    """The run that a token belongs to; raises AccessDenied where its attempt is over."""
     found = _TOKEN.fullmatch(token)
     if found is None:
         raise _WRONG

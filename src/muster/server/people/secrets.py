@@ -1,4 +1,4 @@
-"""Secrets: written once, sealed, handed to ranks by name, never shown."""
+"""Secrets: written once, sealed, given to ranks by name, never shown."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_BYTES = 64 << 10
 
 
 def put(context: Context, transaction: Transaction, name: str, given: NewSecret, caller: Caller) -> SecretView:
-    """Set a secret, or set it anew; a new one belongs to whoever sets it."""
+    """Set or replace a secret; a new one belongs to whoever sets it."""
     value = given.value
     if not NAME.fullmatch(name):
         raise errors.JobError(f"{name!r} cannot be the name of a secret", "Use letters, digits and '_'.")
@@ -64,7 +64,7 @@ def remove(transaction: Transaction, name: str, caller: Caller) -> None:
 
 
 def require(connection: Connection, names: Iterable[str]) -> None:
-    """Refuse a name that no secret has."""
+    """Raise for a name that no secret has."""
     known = set(connection.execute(select(tables.secrets.c.name)).scalars())
     for name in names:
         if name not in known:
@@ -73,10 +73,10 @@ def require(connection: Connection, names: Iterable[str]) -> None:
 
 
 def require_use(context: Context, connection: Connection, names: Collection[str], person: str | None) -> None:
-    """Refuse a name that no secret has, or that belongs to somebody who has not shared it."""
+    """Raise for a name that no secret has, or whose owner has not shared it."""
     require(connection, names)
     people, table = context.tokens.people, tables.secrets
-    # Runs that were submitted before people had names are the workspace's own. Who was locked out since keeps theirs.
+    # Runs submitted before people had names belong to the workspace. A person locked out since keeps their secrets.
     caller = Caller(people.role(person) or MEMBER, person) if person else Caller(ADMIN, "")
     columns = table.c["name", "owner", "shared"]
     for row in connection.execute(select(*columns).where(table.c.name.in_(sorted(set(names))))):
@@ -88,7 +88,7 @@ def require_use(context: Context, connection: Connection, names: Collection[str]
 
 
 def values(context: Context, connection: Connection, names: Collection[str], person: str | None) -> dict[str, str]:
-    """The values of secrets, for a rank's environment; raises what `require_use` does, should it have changed since."""
+    """The values of secrets, for a rank's environment; raises as `require_use` does, in case something changed."""
     require_use(context, connection, names, person)
     table = tables.secrets
     rows = connection.execute(select(table.c.name, table.c.sealed).where(table.c.name.in_(sorted(set(names)))))

@@ -1,4 +1,4 @@
-"""Who has signed on at the team's service gets a token, and the audit log a line."""
+"""A person who has signed on at the team's service gets a token, and the audit log an entry."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from muster.wire.people import IssuedToken
 
 
 async def let_in(context: Context, state: sso.SsoState, found: Identity, label: str) -> IssuedToken:
-    """A token for whom the service vouches for."""
+    """A token for the person that the service vouches for."""
     deed = audit.CURRENT.get() or audit.Deed(None, "")
 
     def work(transaction: Transaction) -> IssuedToken:

@@ -22,7 +22,7 @@ from muster.wire.people import PERSON, ROLES, IssuedToken, Role, SsoView
 
 _KEYS_S = 3600.0
 _ASK_AGAIN_S = 10.0
-"""A key that is not known makes the service be asked again, this often at most."""
+"""For an unknown key the service is queried again, at most this often."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class SsoConfig:
     issuer: str
     client_id: str
     role: Role | None = None
-    """For people whom nobody has added; None: they are refused."""
+    """The role of people whom nobody has added; None: they are refused."""
 
     @property
     def view(self) -> SsoView:
@@ -57,7 +57,7 @@ def read_sso(config: Json) -> SsoConfig | None:
 
 @dataclass
 class SsoState:
-    """The service's keys, and which of its tokens were used."""
+    """The service's keys, and the tokens that were used already."""
 
     config: SsoConfig
     keys: Sequence[Mapping[str, Json]] = ()
@@ -66,7 +66,7 @@ class SsoState:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def identify(self, token: str) -> Identity:
-        """Whom an ID token is of; each is taken once. Asks the service for its keys where they are not known."""
+        """The identity of an ID token, which is accepted once. Fetches the service's keys where they are unknown."""
         key_id, config = key_id_of(token), self.config
         with self.lock:
             age_s = time.monotonic() - self.asked_at
@@ -87,7 +87,7 @@ class SsoState:
         return _describe(self.config.issuer)
 
     def redeem(self, code: str, verifier: str, redirect_uri: str) -> Identity:
-        """Whom a code is of that the service gave to a browser."""
+        """The identity for a code that the service gave to a browser."""
         form = {"grant_type": "authorization_code", "client_id": self.config.client_id, "code": code}
         form |= {"code_verifier": verifier, "redirect_uri": redirect_uri}
         token = _call(str(self.service().get("token_endpoint")), form).get("id_token")
@@ -99,7 +99,7 @@ class SsoState:
 def sign_on(
     tokens: Tokens, transaction: Transaction, found: Identity, newcomers: Role | None, label: str
 ) -> IssuedToken:
-    """A token for whom the service vouches for: somebody who signed on before, was added by mail address, or is new."""
+    """A token for an identity: of somebody who signed on before, was added by mail address, or is new."""
     people = tokens.people
     person = people.by_sso(found.key)
     if person is None:

@@ -21,20 +21,20 @@ _WRONG_INVITE = errors.AccessDenied(
 
 
 def create(tokens: Tokens, transaction: Transaction, body: NewToken, caller: Caller) -> IssuedToken:
-    """A token for oneself; for somebody else where an administrator asks."""
+    """Create a token for oneself; an administrator may create one for somebody else."""
     name = body.person or caller.subject
     require(caller, Action.MANAGE_TOKEN, name, f"the tokens of {name}")
     own = _role_of(tokens, name)
     role = narrower(own, body.role) if body.role else own
     if name == caller.subject and caller.is_person:
-        # A token does not make a wider one.
+        # A token cannot create one with more rights.
         role = narrower(role, caller.role)  # type: ignore[arg-type]
     token, kept = tokens.add(transaction, role, name, body.lifetime_s, body.label)
     return _issued(kept, role, token)
 
 
 def listing(tokens: Tokens, connection: Connection, caller: Caller, everybody: bool) -> list[TokenView]:
-    """The tokens and invitations of the caller; of everybody where an administrator asks."""
+    """The tokens and invitations of the caller; an administrator may list everybody's."""
     table = tables.tokens
     rows = connection.execute(select(table).where(table.c.role != AGENT).order_by(table.c.created_at)).all()
     found = [kept_of(row) for row in rows]
@@ -43,7 +43,7 @@ def listing(tokens: Tokens, connection: Connection, caller: Caller, everybody: b
 
 
 def rotate(tokens: Tokens, transaction: Transaction, token_id: str, caller: Caller) -> IssuedToken:
-    """Another token in the place of one, which ends at once; it lives as long as that one was to."""
+    """Replace a token, which ends at once, by another with the same lifetime."""
     kept = _find(transaction, token_id, caller)
     if kept.role == INVITE:
         raise errors.Conflict(f"{kept.id} is an invitation", "Invite again: `muster user invite NAME`.")
@@ -59,7 +59,7 @@ def revoke(tokens: Tokens, transaction: Transaction, token_id: str, caller: Call
 
 
 def invite(tokens: Tokens, transaction: Transaction, name: str, body: NewInvite) -> IssuedToken:
-    """A secret that is exchanged once for a token of somebody's own; earlier ones end."""
+    """Create an invitation, which can be exchanged once for a token; earlier ones end."""
     person = tokens.people.find(name)
     if not person.is_active:
         raise errors.Conflict(f"{name} is locked out", f"`muster user enable {name}` lets them in again.")
@@ -71,7 +71,7 @@ def invite(tokens: Tokens, transaction: Transaction, name: str, body: NewInvite)
 
 
 def join(tokens: Tokens, transaction: Transaction, body: Join, lifetime_s: float) -> IssuedToken:
-    """Exchange an invitation for a token. It is gone with that, whoever comes second."""
+    """Exchange an invitation for a token; it works only once."""
     table = tables.tokens
     row = transaction.execute(
         select(table).where(table.c.hash == token_hash(body.invite), table.c.role == INVITE)
@@ -87,14 +87,14 @@ def join(tokens: Tokens, transaction: Transaction, body: Join, lifetime_s: float
 
 
 def _with_sessions(transaction: Transaction, kept: Kept) -> list[str]:
-    """A token, and the sessions of browsers that were begun with it."""
+    """A token, and the browser sessions that were begun with it."""
     table = tables.tokens
     theirs = select(table.c.hash).where(table.c.subject == kept.subject, table.c.label == session_label(kept.id))
     return [kept.hash, *transaction.execute(theirs).scalars()]
 
 
 def _find(transaction: Transaction, token_id: str, caller: Caller) -> Kept:
-    """A token by its id or the name of one's own; those that are not the caller's look as if there were none."""
+    """A token by its id, or by the name of one of the caller's; tokens of others are reported as missing."""
     table = tables.tokens
     same_id = table.c.hash.startswith(token_id, autoescape=True) if len(token_id) >= _LEAST_OF_ID else false()
     same_name = and_(table.c.label == token_id, table.c.subject == caller.subject)
@@ -122,7 +122,7 @@ def _role_of(tokens: Tokens, name: str) -> Role:
 
 
 def _shown_role(tokens: Tokens, kept: Kept) -> Role:
-    """What a token is good for now."""
+    """The role that a token has now."""
     own = tokens.people.role(kept.subject) or "reader"
     return own if kept.role == INVITE else narrower(own, kept.role)  # type: ignore[arg-type]
 

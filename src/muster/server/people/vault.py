@@ -1,4 +1,4 @@
-"""What must not be read by whoever reads the database: sealed with the workspace's key."""
+"""Seals what readers of the database must not see, with the workspace's key."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ _NONCE_BYTES = 12
 
 
 class Vault:
-    """Seals and opens with keys derived from one secret; what an older one sealed opens while it is being changed."""
+    """Seals and opens with keys derived from one secret; during a rotation the older keys still open."""
 
     def __init__(self, key: bytes, *previous: bytes, file: Path | None = None) -> None:
         self._keys = (key, *previous)
         self.file = file
-        """Where the key is kept, if it is the workspace's own."""
+        """The key's file, if the key is the workspace's own."""
 
     @property
     def grant_keys(self) -> tuple[bytes, ...]:
-        """Those that sign grants: the first makes them."""
+        """The keys that verify grants; the first one signs."""
         return tuple(_derive(key, "grants") for key in self._keys)
 
     @property
@@ -46,7 +46,7 @@ class Vault:
 
     @property
     def run_keys(self) -> tuple[bytes, ...]:
-        """Those that sign the tokens of runs: the first makes them."""
+        """The keys that verify tokens of runs; the first one signs."""
         return tuple(_derive(key, "runs") for key in self._keys)
 
     @property
@@ -59,13 +59,13 @@ class Vault:
         return self.file is not None and len(self.file.read_text().split()) > 1
 
     def begin_change(self) -> None:
-        """Seal with a fresh key from now on. Both are on the disk before the first seal is made with it."""
+        """Seal with a fresh key from now on. Both keys are on disk before the first use of the new one."""
         assert self.file is not None
         self._keys = (secrets.token_bytes(_KEY_BYTES), *self._keys)
         self._write(self._keys)
 
     def end_change(self) -> None:
-        """Everything was sealed anew: older keys go from the disk, and grants made with them end with this server."""
+        """Everything is resealed: remove older keys from disk; grants made with them end with this server."""
         self._write(self._keys[:1])
 
     def _write(self, keys: Sequence[bytes]) -> None:
@@ -73,7 +73,7 @@ class Vault:
         write_file(self.file, b"\n".join(map(base64.b64encode, keys)), mode=PRIVATE, durable=True)
 
     def seal(self, value: Mapping[str, Json], about: str) -> str:
-        """Encrypted JSON; `about` binds it to its place, so that rows cannot be exchanged."""
+        """Encrypted JSON; `about` binds it to its row, so that rows cannot be swapped."""
         nonce = secrets.token_bytes(_NONCE_BYTES)
         sealed = _cipher(self._keys[0]).encrypt(nonce, json.dumps(value).encode(), about.encode())
         return f"{_SEAL}:{base64.b64encode(nonce + sealed).decode()}"
@@ -110,7 +110,7 @@ def load_vault(paths: WorkspacePaths, environment: Mapping[str, str] | None = No
     """The vault of a workspace: its key comes from the environment, a command, or a private file made on first use."""
     env = os.environ if environment is None else environment
     if given := env.get("MUSTER_KEY"):
-        # What the server starts must not inherit it.
+        # Child processes of the server must not inherit it.
         os.environ.pop("MUSTER_KEY", None)
         return Vault(_key(given, "MUSTER_KEY"))
     if env.get("MUSTER_KEY_FILE"):
@@ -126,7 +126,7 @@ def load_vault(paths: WorkspacePaths, environment: Mapping[str, str] | None = No
     path = paths.server_dir / "workspace.key"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Not one that a power cut leaves empty: what it has sealed would be lost.
+        # Written durably: if a power cut left it empty, all that it has sealed would be lost.
         write_file(path, base64.b64encode(secrets.token_bytes(_KEY_BYTES)), mode=PRIVATE, durable=True)
     return Vault(*(_key(line, str(path)) for line in path.read_text().split() or [""]), file=path)
 
@@ -147,7 +147,7 @@ def _key(text: str, where: str) -> bytes:
 def _output(command: str) -> str:
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=KEY_COMMAND_S, check=False)
     if done.returncode != 0:
-        # What it printed may hold the key, or a part of it.
+        # Its output is not shown: it may contain the key, or a part of it.
         raise errors.UserError(f"MUSTER_KEY_COMMAND ended with {done.returncode}", "Run it by hand to see why.")
     return done.stdout
 

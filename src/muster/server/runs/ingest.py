@@ -9,7 +9,7 @@ from sqlalchemy import select, update
 from sqlalchemy.exc import DataError, IntegrityError, InterfaceError, ProgrammingError
 
 from muster.control.datawait import MEASURES, WAITS, advice
-from muster.control.divergence import diverged, is_said
+from muster.control.divergence import diverged, is_noted
 from muster.errors import UserError
 from muster.server.context import Context
 from muster.server.database import tables
@@ -133,7 +133,7 @@ def _note_lost(transaction: Transaction, run_id: str, lost: logged.Lost) -> None
 def _add_notice_of_divergence(transaction: Transaction, run_id: str, text: str) -> None:
     """Note on the run, once, that its loss is no longer a number."""
     known = _notices(transaction, run_id)
-    if not is_said(known):
+    if not is_noted(known):
         _add_notice(transaction, run_id, text, known)
         add_note(transaction, run_id, "warning", text)
 

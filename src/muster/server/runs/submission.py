@@ -11,7 +11,7 @@ from sqlalchemy import Connection, insert, select
 
 from muster import errors
 from muster.clusters.options import parse_options
-from muster.control.isolation import Ground, settle
+from muster.control.isolation import Circumstances, settle
 from muster.control.scheduling.explain import impossible
 from muster.control.scheduling.model import Gang, Need
 from muster.control.scheduling.quota import Usage
@@ -176,10 +176,10 @@ def _with_isolation(context: Context, engine: str, spec: JobSpec, person: str | 
     is_admin = person is None or people.role(person) == ADMIN
     needs_look = here and (spec.isolation or context.isolation or (people.is_shared and not is_admin))
     trouble = machine.trouble() if needs_look else ""
-    ground = Ground(
+    circumstances = Circumstances(
         spec.compute, people.is_shared, is_admin, in_container, here, trouble, engines.takes_orders_from_ranks(engine)
     )
-    return spec.model_copy(update={"isolation": settle(spec.isolation, context.isolation, ground)})
+    return spec.model_copy(update={"isolation": settle(spec.isolation, context.isolation, circumstances)})
 
 
 def preview(context: Context, connection: Connection, request: PlanRequest) -> PlanView:

@@ -10,7 +10,7 @@ import os
 import pytest
 from fastapi import Request
 
-from muster.server.http.app import _explained
+from muster.server.http.app import _error_response
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ from muster.server.http.app import _explained
 )
 def test_a_failure_of_the_system_is_named(number: int, hint: str) -> None:
     request = Request({"type": "http", "method": "GET", "path": "/", "headers": []})
-    answer = asyncio.run(_explained(request, OSError(number, os.strerror(number))))
+    answer = asyncio.run(_error_response(request, OSError(number, os.strerror(number))))
     error = json.loads(bytes(answer.body))["error"]
     assert (answer.status_code, error["code"]) == (507, "storage")
     assert os.strerror(number) in error["message"] and error["hint"].startswith(hint)

@@ -144,7 +144,7 @@ def test_only_administrators_reach_the_servers_own_network(server: Server, ada: 
         name: server.context.database.read_now(lambda c, name=name: subscriptions.find(c, name))
         for name in ("hook", "owners")
     }
-    made = {name: delivery._errand(server.context, row, said) for name, row in rows.items()}
+    made = {name: delivery._prepare(server.context, row, said) for name, row in rows.items()}
     assert isinstance(made["hook"], HttpErrand) and made["hook"].allowed == ()
     assert isinstance(made["owners"], HttpErrand) and made["owners"].allowed is None
 
@@ -169,12 +169,12 @@ def test_what_was_not_taken_waits_longer_each_time(server: Server, ada: Person) 
     waits = []
     for tries in range(1, 4):
         known = row()
-        server.write(lambda t, known=known: delivery._settle(t, [known], [Outcome(known.id, False, "HTTP 500")]))
+        server.write(lambda t, known=known: delivery._record(t, [known], [Outcome(known.id, False, "HTTP 500")]))
         waits.append(round(row().due_at - known.created_at))
         assert (row().tries, row().answer, row().given_up) == (tries, "HTTP 500", False)
     assert waits == sorted(waits) and waits[-1] >= 60
     known = row()
-    server.write(lambda t: delivery._settle(t, [known], [Outcome(known.id, True, "HTTP 204")]))
+    server.write(lambda t: delivery._record(t, [known], [Outcome(known.id, True, "HTTP 204")]))
     assert (row().due_at, row().taken_at is not None) == (None, True)
     assert from_json(Notification, row().body).id == row().id
 
