@@ -2,7 +2,7 @@
 
 import gc
 
-# A gang waits for its slowest agent, and a tenth of the imports' time is a search for garbage that is not there.
+# A gang waits for its slowest agent, and a tenth of the imports' time is garbage collection that finds nothing.
 gc.disable()
 
 from muster.agent.main import main  # noqa: E402

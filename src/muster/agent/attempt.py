@@ -1,4 +1,4 @@
-"""One attempt on this node: where it stands, and what an order means for it (decided purely)."""
+"""One attempt on this node: its phase, and what an order means for it (decided purely)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from muster.paths import AttemptPaths
 from muster.wire.node.agents import AttemptKey, Facts, Order
 
 ABANDONED = "abandoned"
-"""The reason of a stop that ends nothing but the delivery."""
+"""The reason of a stop that only ends the delivery."""
 
 
 class Phase(Enum):
@@ -41,14 +41,14 @@ class Step(Enum):
     LAUNCH = "launch"
     STOP = "stop"
     END = "end"
-    """Nothing runs and nothing will: say so."""
+    """Nothing runs and nothing will: report the end."""
     ABANDON = "abandon"
-    """Nobody wants what it left any more: give up delivering it."""
+    """Its files are no longer wanted: give up delivering them."""
     REMOVE = "remove"
 
 
 def next_step(order: Order, phase: Phase) -> Step | None:
-    """What the order asks for, given where the attempt stands; None when it is as wanted."""
+    """The step towards what the order asks for; None when the attempt is there already."""
     if order.action == "forget":
         if phase is Phase.PREPARING:
             return None
@@ -58,7 +58,7 @@ def next_step(order: Order, phase: Phase) -> Step | None:
             return Step.ABANDON
         if phase is Phase.RUNNING:
             return Step.STOP
-        # Its worker, while it prepares, sees that nobody wants it any more.
+        # While it prepares, its worker notices that it is no longer wanted.
         return Step.END if phase in (Phase.ORDERED, Phase.PREPARED) else None
     if phase is Phase.ORDERED:
         return Step.PREPARE
@@ -68,10 +68,10 @@ def next_step(order: Order, phase: Phase) -> Step | None:
 
 
 def may_leave(phases: set[Phase], *, asked: bool, long_lived: bool, had_any: bool) -> bool:
-    """Whether an agent may end whose attempts stand like this: a short-lived one also after its last attempt."""
+    """Whether the agent may exit, given its attempts' phases; a short-lived one also exits after its last attempt."""
     if long_lived:
         return asked and not phases
-    # What is delivered may be left behind: nobody comes back to this folder.
+    # A delivered attempt may be left behind: nobody comes back to this folder.
     return (asked and phases <= {Phase.DELIVERED}) or (had_any and not phases)
 
 
@@ -87,12 +87,12 @@ class PreparedAttempt:
     python_bin: str
     tmp: str
     resumed: int | None = None
-    """Which checkpoint was restored."""
+    """The checkpoint that was restored."""
     resume: str | None = None
-    """Where it lies."""
+    """Its folder."""
     facts: Facts = field(default_factory=Facts)
     environment: Ready | None = None
-    """What the ranks run in, where the attempt has an environment of its own."""
+    """The attempt's own environment, if it has one."""
     mounts: Mapping[str, str] = field(default_factory=dict)
     """Shares of the cluster, by name."""
     mpi: Found | None = None
@@ -106,7 +106,7 @@ class PreparedAttempt:
 
 @dataclass
 class Attempt:
-    """What the agent's loop knows of an attempt."""
+    """What the agent's loop knows about an attempt."""
 
     order: Order
     paths: AttemptPaths
@@ -114,20 +114,20 @@ class Attempt:
     prepared: PreparedAttempt | None = None
     story: Story = field(default_factory=Story)
     deadline: float | None = None
-    """When the time limit passes, by the monotonic clock."""
+    """When the time limit passes, on the monotonic clock."""
     stopped_with: tuple[float, str] | None = None
-    """Grace and reason of the last stop that the keeper heard of."""
+    """Grace and reason of the last stop that was sent to the keeper."""
     shares: Shares | None = None
     inputs: Inputs | None = None
-    """Its inputs, and the hold on what of them lies in the cache."""
+    """Its inputs, with locks on those in the cache."""
     environment: Ready | None = None
     """Its environment, once it is in place."""
     unwanted: threading.Event = field(default_factory=threading.Event)
     """Set when its workers should give up."""
     folder_lost: bool = False
-    """Somebody removed its folder, and the server was told."""
+    """Its folder was removed, and the server was told."""
     abandoned: bool = False
-    """Somebody cancelled the delivery: what is not with the server yet is reported as lost."""
+    """The delivery was cancelled: what the server does not have yet is reported as lost."""
 
     @property
     def key(self) -> AttemptKey:
@@ -140,19 +140,19 @@ class Attempt:
 
     @property
     def succeeded(self) -> bool:
-        """Whether every rank of this node did what it should."""
+        """Whether every rank of this node succeeded."""
         good = [rank.exit_code == 0 or rank.expected for rank in self.story.exited.values()]
         return bool(good) and all(good) and self.reason in ("", "done")
 
     @property
     def locks(self) -> list[HeldLock]:
-        """What keeps its ports, environment and data held; its keeper gets copies of the descriptors."""
+        """The locks on its ports, environment and data; its keeper gets copies of the descriptors."""
         ports = self.prepared.ports if self.prepared else ()
         data = self.inputs.held if self.inputs else ()
         return [held.lock for held in (*ports, *((self.environment,) if self.environment else ()), *data)]
 
     def release(self) -> None:
-        """Let go of ports, environment and data; a keeper has its own hold on them."""
+        """Release ports, environment and data; a keeper has its own copies of the locks."""
         for lock in self.locks:
             lock.release()
         self.prepared = self.environment = None

@@ -28,7 +28,7 @@ class Gpu(NamedTuple):
 
 
 def gather(root: Path = Path("/")) -> Devices:
-    """Everything that decides which network ranks use; `root` is where /sys, /proc and /dev lie."""
+    """Everything that decides which network ranks use; `root` is the parent of /sys, /proc and /dev."""
     devices = root / "sys/class/infiniband"
     return Devices(
         interfaces=_interfaces(root),
@@ -46,7 +46,7 @@ def interface_names(root: Path = Path("/")) -> list[str]:
 
 
 def gpu_count(root: Path = Path("/")) -> int | None:
-    """GPUs that the kernel's NVIDIA driver shows; None: there is no such driver."""
+    """How many GPUs the kernel's NVIDIA driver shows; None: there is no such driver."""
     if not (root / "proc/driver/nvidia").is_dir():
         return None
     return len(_entries(root / "proc/driver/nvidia/gpus"))
@@ -127,7 +127,7 @@ def _ports(device: Path) -> Iterator[RdmaPort]:
 
 
 def _memlock_bytes(root: Path) -> int | None:
-    """What a process may pin; one that has CAP_IPC_LOCK (root) is not bound by the limit."""
+    """How much memory a process may pin; with CAP_IPC_LOCK (root) there is no limit."""
     soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     for line in _read(root / "proc/self/status").splitlines():
         name, _, value = line.partition(":")
@@ -157,7 +157,7 @@ def _read(path: Path) -> str:
 
 
 def _linked(path: Path) -> str:
-    """The last part of what a link points to; the kernel shows a device's driver so."""
+    """The last part of a link's target, which is how the kernel shows a device's driver."""
     try:
         return path.readlink().name
     except OSError:

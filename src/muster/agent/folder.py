@@ -24,7 +24,7 @@ _LONGEST_TMP = 60
 def make(order: Order, paths: AttemptPaths) -> None:
     """Make the folders of an attempt."""
     paths.root.mkdir(parents=True, exist_ok=True)
-    # First of all: a folder without an order holds nothing that anybody started.
+    # First of all: in a folder without an order nothing was ever started.
     write_json(paths.order, to_json(order), mode=PRIVATE)
     inner = (paths.streams / "user_logs", paths.streams / "events", paths.work / "outputs", paths.work / "logs")
     for folder in (paths.work, paths.streams, paths.tmp, paths.uploads, paths.checkpoints, paths.inside, *inner):
@@ -40,12 +40,12 @@ def read_order(paths: AttemptPaths) -> Order | None:
 
 
 def is_there(paths: AttemptPaths) -> bool:
-    """Whether the folder still is what was made; others may clear up where it lies."""
+    """Whether the folder is still the one that was made; clean-up jobs may have removed it."""
     return paths.order.exists() and (paths.streams / "user_logs").is_dir()
 
 
 def mark_reported(paths: AttemptPaths) -> None:
-    """Note that the server hears of this attempt from now on."""
+    """Note that this attempt is reported to the server from now on."""
     with suppress(OSError):
         _reported(paths).touch(PRIVATE)
 
@@ -72,8 +72,8 @@ def short_tmp(paths: AttemptPaths) -> Path:
 
 
 def remove(paths: AttemptPaths) -> bool:
-    """Remove an attempt's folder, even where the job left folders that may not be written to; whether it is gone."""
-    # By another name first, so that a half-removed attempt is never taken for one.
+    """Remove an attempt's folder, even with read-only folders that the job left; returns whether it is gone."""
+    # Renamed first, so that a half-removed attempt is never taken for a whole one.
     gone = paths.root.with_name(f"{paths.root.name}.gone")
     try:
         _tmp_link(paths).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""What only the node itself can tell of where it is: its name, its address, the GPUs that it was given."""
+"""What only the node itself knows: its name, its address, the GPUs that it was given."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def host_name(environ: Mapping[str, str]) -> str:
 
 
 def machine() -> str:
-    """The same for agents on one machine that see the same host name, whatever its manager calls them."""
+    """An id of the machine: the same for agents on one machine that see the same host name."""
     try:
         boot = _BOOT_ID.read_text().strip()
     except OSError:
@@ -39,7 +39,7 @@ def machine() -> str:
 
 
 def visible_gpus(text: str) -> tuple[str, ...]:
-    """Ids in CUDA_VISIBLE_DEVICES; nothing after the first that means none."""
+    """The ids in CUDA_VISIBLE_DEVICES, up to the first invalid one."""
     found = []
     for part in (item.strip() for item in text.split(",")):
         if not part or part == "-1" or part == "NoDevFiles":
@@ -49,7 +49,7 @@ def visible_gpus(text: str) -> tuple[str, ...]:
 
 
 def own_address(servers: tuple[str, ...]) -> str:
-    """The address from which this machine reaches the server; where nothing tells, that of its name."""
+    """The address from which this machine reaches the server; as a fallback that of its host name."""
     for url in servers:
         parts = urlsplit(url)
         if parts.scheme == "https" and parts.hostname:

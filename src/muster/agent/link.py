@@ -1,4 +1,4 @@
-"""The agent's way to the server: one connection per thread, any of several addresses, and when it last answered."""
+"""The agent's connection to the server: one per thread, any of several addresses, and when it last answered."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ log = logging.getLogger(__name__)
 _FILE_S = 600.0
 
 Trouble = (MusterError, OSError, http.client.HTTPException, ValueError)
-"""Everything that a call to a server that is away, dying or confused can raise."""
+"""Everything that a call can raise while the server is away, dying or broken."""
 
 
 class Backoff:
@@ -67,7 +67,7 @@ class Backoff:
 
     @property
     def fresh(self) -> bool:
-        """Nothing has failed since the last success: worth a line in the log."""
+        """Whether this is the first failure since the last success, which is worth a line in the log."""
         return self._next_s == self._first_s
 
     def reset(self) -> None:
@@ -75,14 +75,14 @@ class Backoff:
 
 
 class Arriving:
-    """A body whose reading fails as the server's absence, so that it is not taken for a local error."""
+    """A response body whose read errors are reported as the server's absence, not as local errors."""
 
     def __init__(self, response: http.client.HTTPResponse) -> None:
         self._response = response
 
     def read(self, size: int = -1, /) -> bytes:
         try:
-            # A negative size would wait for the end of the connection.
+            # A negative size would read until the connection ends.
             return self._response.read(None if size < 0 else size)
         except (OSError, http.client.HTTPException) as error:
             raise ServerUnavailable(f"the server went away: {error!r}") from error
@@ -102,7 +102,7 @@ class Link:
 
     @property
     def silence_s(self) -> float:
-        """How long ago the server answered last."""
+        """How long ago the server last answered."""
         return time.monotonic() - self._contact
 
     def hello(self, hello: Hello) -> Welcome:
@@ -117,12 +117,12 @@ class Link:
         return from_neighbour(DeliveryAnswer, self._call("POST", self._path("deliveries"), body=body, query=query))
 
     def put_file(self, order: Order, file: HashedFile, body: Body) -> None:
-        """Keep a file that an attempt left."""
+        """Upload a file that an attempt left."""
         query = {**_attempt(order), "node_rank": order.node_rank, **to_json(file), "agent": self._agent_id}
         self._call("PUT", self._path("files"), body=body, query=query, timeout_s=_FILE_S)
 
     def put_files(self, order: Order, files: Iterable[tuple[HashedFile, bytes]]) -> None:
-        """Keep small files that an attempt left, all in one call."""
+        """Upload small files that an attempt left, all in one call."""
         query = {**_attempt(order), "node_rank": order.node_rank, "agent": self._agent_id}
         self._call("POST", self._path("files"), body=b"".join(encode_files(files)), query=query, timeout_s=_FILE_S)
 
@@ -134,7 +134,7 @@ class Link:
             yield Arriving(response)
 
     def manifest(self, order: Order, name: str) -> FileList:
-        """What an input holds."""
+        """The manifest of an input."""
         query = {**_attempt(order), "name": name}
         return from_neighbour(FileList, self._call("GET", self._path("manifest"), query=query, timeout_s=_FILE_S))
 
@@ -145,20 +145,20 @@ class Link:
         )
 
     def grants(self, order: Order, paths: Mapping[str, Sequence[str]]) -> FreshGrants:
-        """Fresh accesses of an attempt, and tokens for files that it is about to write."""
+        """Fresh credentials of an attempt, and tokens for files that it is about to write."""
         request = GrantsRequest(order.run, order.attempt, {name: tuple(wanted) for name, wanted in paths.items()})
         return from_neighbour(FreshGrants, self._post("grants", request))
 
     def hashes(self, order: Order, name: str, files: Iterable[HashedFile]) -> None:
-        """What a first download of a data asset found."""
+        """Report the hashes that a first download of a data asset found."""
         self._post("hashes", HashesReport(order.run, order.attempt, name, tuple(files)))
 
     def introduce_peer(self) -> PeerIdentity:
-        """What this node serves blocks to others with."""
+        """The identity with which this node serves blocks to others."""
         return from_neighbour(PeerIdentity, self._post("peer", PeerHello(self._config.address)))
 
     def blocks(self, request: BlocksRequest) -> BlocksAnswer:
-        """How far an input is; who else has what of it."""
+        """Report how far an input is; returns which nodes have which blocks."""
         return from_neighbour(BlocksAnswer, self._post("blocks", request))
 
     def claim_outputs(self, order: Order, output: str, files: Iterable[HashedFile]) -> OutputNames:
@@ -167,16 +167,16 @@ class Link:
         return from_neighbour(OutputNames, self._post("outputs", claim))
 
     def agree(self, order: Order, built: BuiltEnvironment | None) -> AgreedVersions:
-        """Settle the versions of a gang's environment, where one was built; what is settled, if anything."""
+        """Agree on the versions of a gang's environment; returns what is agreed, if anything."""
         report = EnvironmentReport(order.run, order.attempt, built)
         return from_neighbour(AgreedVersions, self._post("environment", report))
 
     def report_build(self, report: BuildReport) -> BuildHeard:
-        """Say what came of an environment that was to be built before anything else."""
+        """Report the outcome of an environment that was built ahead of a run."""
         return from_neighbour(BuildHeard, self._post("builds", report))
 
     def claim_wheel(self, key: str) -> WheelClaim:
-        """Whether a compiled wheel is there, or this node is to compile it."""
+        """Whether a compiled wheel exists, or this node should compile it."""
         return from_neighbour(WheelClaim, self._call("POST", self._path(f"wheels/{key}")))
 
     @contextmanager
@@ -186,51 +186,51 @@ class Link:
             yield Arriving(response)
 
     def put_wheel(self, key: str, wheel: CompiledWheel, body: Body) -> None:
-        """Give a wheel that was compiled here to the others."""
+        """Upload a wheel that was compiled here, for other nodes."""
         self._call("PUT", self._path(f"wheels/{key}"), body=body, query=to_json(wheel), timeout_s=_FILE_S)
 
     def release_wheel(self, key: str) -> None:
-        """It is not compiled here after all."""
+        """Give the claim back: the wheel is not compiled here after all."""
         self._call("DELETE", self._path(f"wheels/{key}"))
 
     def claim_environment(self, key: str) -> EnvironmentClaim:
-        """Whether other nodes have an environment, or this one is to build it."""
+        """Whether other nodes have an environment, or this one should build it."""
         return from_neighbour(EnvironmentClaim, self._call("POST", self._path(f"environments/{key}")))
 
     def keep_environment(self, key: str, packed: PackedEnvironment) -> None:
-        """An environment was built here, and others may take it."""
+        """Report an environment that was built here, for other nodes to fetch."""
         self._call("PUT", self._path(f"environments/{key}"), json_body=to_json(packed))
 
     def release_environment(self, key: str) -> None:
-        """It is not built here any more."""
+        """Give the claim back: the environment is not built here any more."""
         self._call("DELETE", self._path(f"environments/{key}"))
 
     def snapshot(self, digest: str) -> Manifest:
-        """What a code snapshot is made of."""
+        """The file list of a code snapshot."""
         return from_neighbour(SnapshotFiles, self._call("GET", f"/api/v1/snapshots/{digest}")).files
 
     def checkpoint_access(self, checkpoint: int, run: str, files: Iterable[CheckpointFile]) -> Access:
-        """A checkpoint as the files that it is made of, each below the number of its part."""
+        """Access to a checkpoint's files, each below the number of its part."""
         url = f"{self._path(f'checkpoints/{checkpoint}/files')}?run={quote(run, safe='')}"
         entries = tuple(FileEntry(f"{file.part}/{file.path}", file.size, file.sha256) for file in files)
         return Access("muster", url, label=f"checkpoint {checkpoint}", manifest=entries)
 
     def dial_tunnel(self, tunnel: str) -> socket.socket:
-        """This node's end of a tunnel, on a connection of its own; a shared folder carries none."""
+        """This node's end of a tunnel, on a connection of its own; not possible through a shared folder."""
         address = replace(self.reached_at(), token=self._config.token)
         return dial(address, self._path(f"tunnels/{quote(tunnel, safe='')}"), TUNNEL_DIAL_S)
 
     def refuse_tunnel(self, tunnel: str, message: str, hint: str = "") -> None:
-        """Say why this node's end does not come."""
+        """Report why this node's end cannot be opened."""
         self._post(f"tunnels/{quote(tunnel, safe='')}/refusal", TunnelRefusal(message, hint))
 
     def reached_at(self) -> Address:
-        """How a child process reaches the server, without a token."""
+        """The server's address for child processes, without a token."""
         return Address(self._config.server[self._index], pinned_certificate=self._config.pinned_certificate)
 
     @property
     def address(self) -> Address:
-        """Where the server is, with the agent's own token."""
+        """The server's address, with the agent's own token."""
         return Address(self._config.server[self._index], self._config.token, self._config.pinned_certificate)
 
     @property
@@ -278,7 +278,7 @@ class Link:
             yield
         except BaseException as error:
             self.close()
-            # Another address may answer; only one thread needs to turn the page.
+            # Another address may answer; only one thread needs to move on to it.
             if isinstance(error, (ServerUnavailable, OSError)) and index == self._index:
                 self.met[Address(self._config.server[index]).shown] = str(error.__cause__ or error)
                 self._index = (index + 1) % len(self._config.server)

@@ -56,13 +56,13 @@ def main() -> None:
     config = identity.filled_in(from_json(AgentConfig, json.loads(Path(sys.argv[1]).read_text())), os.environ)
     paths = NodePaths(Path(config.root))
     paths.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # An engine that looks whether an agent lives holds the lock for a moment.
+    # An engine that checks whether an agent is alive holds the lock for a moment.
     lock = FileLock(paths.lock).acquire_within(_LOCK_PATIENCE_S)
     if lock is None:
         sys.exit(f"an agent for {config.root} is running already")
     is_first = not paths.log.exists()
     _log_to(paths.log)
-    # One that hangs would keep its gang and its node; the next one takes both up.
+    # A hanging agent would block its gang and its node; the next one takes over both.
     watchdog.end_without_memory()
     watchdog.watch()
     try:
@@ -78,7 +78,7 @@ def _run(config: AgentConfig, paths: NodePaths, is_first: bool) -> None:
     processes.become_subreaper()
     processes.return_large_blocks()
     mark = hashlib.sha256(str(paths.root.resolve()).encode()).hexdigest()[:16]
-    # The first agent of a node finds nobody; to look at every process of a large machine takes a while.
+    # The first agent of a node has no predecessor; scanning every process of a large machine takes a while.
     swept = [] if is_first else sweep(mark, _SWEEP_PATIENCE_S, time.monotonic, time.sleep)
     if swept:
         log.warning("ended processes that an earlier agent left: %s", swept)
@@ -118,7 +118,7 @@ def _run(config: AgentConfig, paths: NodePaths, is_first: bool) -> None:
 
     listener = threading.Thread(target=_listen, args=(link, node, greet, note), name="orders", daemon=True)
     loop.post(listener.start)
-    # While the hello is on its way; orders are looked at after it.
+    # Done while the hello is on its way; orders are read after it.
     loop.post(partial(runtime_copy.install, runtime))
     start_fence(config.subnet)
     log.info("agent of %s started, pid %d", config.node, os.getpid())
@@ -130,7 +130,7 @@ def _run(config: AgentConfig, paths: NodePaths, is_first: bool) -> None:
 def _listen(link: Link, node: Node, greet: Callable[[], None], note: Callable[[bool], None]) -> None:
     """In a thread: wait for orders, and say hello whenever the server may not know this agent.
 
-    Until the first hello, what went wrong is noted where its engine finds it.
+    Until the first hello, errors are written where the engine finds them.
     """
     backoff = Backoff()
     greeted, reached, seen = False, False, -1
@@ -164,7 +164,7 @@ def _log_to(path: Path) -> None:
 
 
 def _identity() -> dict[str, str]:
-    """Who the agent's user is, even where nothing in the environment says so."""
+    """The agent's user, even where the environment does not name it."""
     try:
         user = pwd.getpwuid(os.getuid())
     except KeyError:

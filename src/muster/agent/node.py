@@ -1,7 +1,7 @@
 """A node's attempts: orders come in, each attempt goes through its stages (prepare, run, ship), events go out.
 
-All that is known of attempts is changed in the loop's one thread; what takes long happens in workers, which post their
-results to the loop.
+The state of attempts is changed only in the loop's one thread; slow work happens in workers, which post their results
+to the loop.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Node:
         """Read by other threads; replaced, never changed."""
 
     def run(self, greet: Callable[[], None]) -> None:
-        """Work until there is nothing left to do and somebody asked to leave."""
+        """Work until the agent was asked to leave and nothing is left to do."""
         self._greet = greet
         self._loop.watch_signals(self._terminate)
         self._keepers.start()
@@ -118,7 +118,7 @@ class Node:
     # Orders in
 
     def apply_orders(self, answer: Orders) -> None:
-        """The server's orders: for every attempt the state that is wanted. Callable from every thread."""
+        """Take the server's orders: the desired state of every attempt. Callable from any thread."""
         self._loop.post(partial(self._apply_all, answer))
 
     def _apply_all(self, answer: Orders) -> None:
@@ -141,14 +141,14 @@ class Node:
         self._advance(attempt)
 
     def _refusal_to_enter(self, tunnel: TunnelOrder) -> str:
-        """Why nobody can enter an attempt; empty where it runs."""
+        """Why nobody can enter an attempt; empty: it runs here."""
         attempt = self._attempts.get((tunnel.run, tunnel.attempt))
         if attempt is None or attempt.phase is not Phase.RUNNING:
             return f"attempt {tunnel.attempt} of {tunnel.run} does not run on {self._config.node}"
         return ""
 
     def _supersede(self, order: Order) -> None:
-        """A newer attempt of a run: an older one that still lives here has no business any more."""
+        """A newer attempt of a run has come: end older ones that are still here."""
         for other in list(self._attempts.values()):
             if other.order.run == order.run and other.order.attempt < order.attempt:
                 self._stop_here(other, KILL_AFTER_TERM_S, "superseded")
@@ -161,7 +161,7 @@ class Node:
             attempt.unwanted.set()
         if step is Step.PREPARE:
             attempt.phase = Phase.PREPARING
-            # A build takes minutes; what others need must not wait for it.
+            # A build takes minutes; other attempts must not wait for it.
             takes_long = order.environment is not None or order.container is not None
             workers = self._builders if takes_long else self._fetchers
             workers.submit(partial(self._prepare, attempt))
@@ -239,20 +239,20 @@ class Node:
         self._keepers.stop(attempt.key, grace_s, reason or "stopped")
 
     def keeper_said(self, key: AttemptKey, entry: Entry) -> None:
-        """A keeper says what happened to its ranks."""
+        """A keeper reports what happened to its ranks."""
         attempt = self._attempts.get(key)
         if attempt is None or attempt.phase is not Phase.RUNNING:
             return
         self._check_folder(attempt)
         if entry["kind"] == "running" and attempt.order.timeout_s is not None:
             attempt.deadline = time.monotonic() + attempt.order.timeout_s
-        self._tell_all(attempt, attempt.story.add(entry))
+        self._report_all(attempt, attempt.story.add(entry))
         if entry["kind"] == "ended":
             self._end(attempt, attempt.reason or entry["reason"], entry["at"])
         self._shipper.look()
 
     def _check_folder(self, attempt: Attempt) -> None:
-        """A rank that finds its files gone fails in any way whatever: that they are is said first."""
+        """A rank whose files were removed can fail in any way: report the removal first."""
         if attempt.folder_lost or folder.is_there(attempt.paths):
             return
         attempt.folder_lost = True
@@ -260,7 +260,7 @@ class Node:
         self._stop_here(attempt, KILL_AFTER_TERM_S, "refused")
 
     def keeper_closed(self, key: AttemptKey) -> None:
-        """Nothing of the keeper is left; if it did not say how it ended, its journal may."""
+        """Nothing of the keeper is left; if it did not report how it ended, its journal may tell."""
         attempt = self._attempts.get(key)
         if attempt is None or attempt.phase is not Phase.RUNNING:
             return
@@ -271,21 +271,21 @@ class Node:
         self._conclude(attempt, "keeper")
 
     def _conclude(self, attempt: Attempt, lost_with: str) -> None:
-        """Tell an attempt's story from its journal, and what nobody saw as lost."""
+        """Report an attempt from its journal; ranks whose end nobody saw are lost."""
         for entry in journal.read(attempt.paths.journal):
-            self._tell_all(attempt, attempt.story.add(entry))
+            self._report_all(attempt, attempt.story.add(entry))
         now = time.time()
         ended = attempt.story.ended
         if ended is not None and ended["reason"] != "agent_lost":
             self._end(attempt, attempt.reason or ended["reason"], ended["at"])
             return
-        self._tell_all(attempt, attempt.story.lose(now, lost_with))
+        self._report_all(attempt, attempt.story.lose(now, lost_with))
         self._end(attempt, f"{lost_with}_lost", ended["at"] if ended else now)
 
     # Ship
 
     def _end(self, attempt: Attempt, reason: str, at: float) -> None:
-        """No process of the attempt is left here, and none will come."""
+        """No process of the attempt is left here, and none will start."""
         was_running = attempt.phase is Phase.RUNNING
         attempt.phase = Phase.ENDED
         attempt.deadline = None
@@ -329,7 +329,7 @@ class Node:
         self._loop.post(partial(self._services.tell, attempt.key, delivered))
 
     def delivered(self, key: AttemptKey) -> None:
-        """Everything of an attempt is with the server. Callable from every thread, like the next two."""
+        """The server has everything of an attempt. Callable from any thread, like the next two."""
         self._loop.post(partial(self._has_delivered, key))
 
     def forget(self, key: AttemptKey) -> None:
@@ -361,7 +361,7 @@ class Node:
         self._fetchers.submit(partial(self._remove_folder, attempt.paths))
 
     def _remove_folder(self, paths: AttemptPaths) -> None:
-        """In a worker: what stays, as when descriptors are used up, is removed later."""
+        """In a worker: what cannot be removed now, as when descriptors are used up, is removed later."""
         if not folder.remove(paths):
             self._loop.post(partial(self._unremoved.append, paths))
 
@@ -372,11 +372,11 @@ class Node:
         doing = tuple((*key, text, since) for key, (text, since) in list(self._services.under_way.items()))
         return Heartbeat(self.holding, self._sampler.last, doing)
 
-    def _tell_all(self, attempt: Attempt, moments: Iterable[Moment]) -> None:
+    def _report_all(self, attempt: Attempt, moments: Iterable[Moment]) -> None:
         for at, data in moments:
             self._services.tell(attempt.key, data, at)
 
-    # Clocks, leaving, taking up
+    # Clocks, leaving, recovery
 
     def _terminate(self) -> None:
         """SIGTERM: stop everything with grace; a second one without."""
@@ -384,7 +384,7 @@ class Node:
         self._terminated_at = time.monotonic() + grace_s
         log.info("asked to end; ranks get %g s", grace_s)
         for attempt in list(self._attempts.values()):
-            # Whoever signals the whole node may have ended the ranks a moment before.
+            # A signal to the whole node may have ended the ranks a moment before.
             if attempt.phase in (Phase.PREPARED, Phase.RUNNING) or (
                 attempt.phase is Phase.ENDED and attempt.story.has_failed
             ):
@@ -427,7 +427,7 @@ class Node:
             return phases <= {Phase.DELIVERED} or time.monotonic() > self._terminated_at + _LAST_DELIVERY_S
         linger_s = self._config.linger_s
         if linger_s is not None and self._link.silence_s > linger_s and phases <= {Phase.ENDED, Phase.DELIVERED}:
-            # Only kept for a server that is away; somebody else will deliver what lies here.
+            # It only stays for a server that is away; a later agent will deliver what is here.
             log.warning("no server for %g s and nothing to do here: what is left is in %s", self._link.silence_s,
                         self._paths.attempts)  # fmt: skip
             return True
@@ -460,7 +460,7 @@ class Node:
             paths = self._paths.attempt(run, int(number)) if run and number.isdigit() else None
             order = folder.read_order(paths) if paths else None
             if paths is None or order is None or not folder.was_reported(paths):
-                # The server has not heard that it was prepared, so it can be prepared again.
+                # It was never reported as prepared, so it can be prepared again.
                 log.warning("%s was not ready and is removed", found)
                 folder.remove(AttemptPaths(found.with_name(found.name.removesuffix(".gone"))))
                 continue

@@ -1,4 +1,4 @@
-"""Sharing staged data with other nodes: the process that serves this node's blocks, and what is said of them."""
+"""Sharing staged data with other nodes: the process that serves this node's blocks, and reports about them."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _END_S = 2.0
 
 @dataclass(frozen=True)
 class Shared:
-    """What nodes take from each other."""
+    """Something that nodes fetch from each other."""
 
     kind: SharedKind
     name: str
     own_cache: bool
-    """It is kept in a cache that only this node has."""
+    """It is stored in a cache that only this node has."""
 
 
 class Peers:
-    """One per node; callable from every thread. Whatever fails here, nodes read the source."""
+    """One per node; callable from any thread. Whatever fails here, nodes fall back to the source."""
 
     def __init__(self, link: Link, paths: NodePaths, node: str, address: str, mark: str) -> None:
         self._link = link
@@ -49,16 +49,16 @@ class Peers:
         self._url = ""
 
     def cache(self, own: bool) -> Path:
-        """Where data is staged: in the host's cache, or in one that only this node has."""
+        """The cache for staged data: the host's, or one that only this node has."""
         return self._paths.data_cache if own else data_cache_dir()
 
     def exchange(self, key: AttemptKey, what: Shared, report: BlocksReport) -> BlocksAnswer | None:
-        """Tell the server how far an attempt's input is, and hear of others; None where that does not work."""
+        """Report how far an attempt's input is; returns who else has it, or None where that fails."""
         try:
             url = self._serving(self.cache(what.own_cache))
             answer = self._link.blocks(BlocksRequest(*key, what.name, url, report, what.kind))
             if answer.unknown:
-                # The server was started anew, and what it knew of this node is gone.
+                # The server was restarted, and no longer knows this node.
                 self.close()
             return answer
         except MusterError as error:
@@ -66,14 +66,14 @@ class Peers:
             return None
 
     def close(self) -> None:
-        """Serve nothing any more."""
+        """Stop serving."""
         with self._lock:
             child, self._child, self._url = self._child, None, ""
         if child is not None:
             child.end(_END_S)
 
     def _serving(self, cache: Path) -> str:
-        """Where this node's blocks are served, by a process that is started when it is first needed."""
+        """The URL of this node's blocks; the process that serves them is started when it is first needed."""
         with self._lock:
             if self._child is not None and self._child.wait(0) is not None:
                 log.warning("the process that served blocks has ended; another one is started")

@@ -18,7 +18,7 @@ class Refusal(Exception):
 
 
 def refusal_of(error: OSError, folder: Path) -> Refusal:
-    """What an operating system error means for the job."""
+    """The refusal for an operating system error."""
     what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         message = f"the disk of {folder} is full ({what}). Free some space there, or move the workspace."

@@ -1,4 +1,4 @@
-"""What the stages of an attempt use of their node: the server, the folders, and a way to say what is going on."""
+"""What the stages of an attempt use of their node: the server, the folders, and ways to report."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from muster.wire.states import Level
 
 @dataclass(frozen=True)
 class NodeServices:
-    """Shared by all attempts of a node; callable from every thread."""
+    """Shared by all attempts of a node; callable from any thread."""
 
     paths: NodePaths
     link: Link
@@ -25,19 +25,19 @@ class NodeServices:
     runtime: Path
     """The folder for PYTHONPATH of ranks."""
     mark: str
-    """In the environment of every process of this node, by which a later agent finds what was left."""
+    """Set in the environment of every process of this node: by it a later agent finds leftovers."""
     environ: Mapping[str, str]
     peers: Peers
     """Shares staged data with other nodes."""
     under_way: dict[AttemptKey, tuple[str, float]] = field(default_factory=dict)
-    """What takes long at the moment, and since when."""
+    """Slow work that is under way, and since when."""
 
     def tell(self, key: AttemptKey, data: EventData, at: float | None = None) -> None:
-        """Have the server hear of an event, of now by default."""
+        """Report an event to the server, with the current time by default."""
         self.shipper.tell(Event(*key, time.time() if at is None else at, data))
 
     def note(self, order: Order, level: Level, text: str) -> None:
-        """Tell those who follow the run."""
+        """Send a note to the followers of the run."""
         self.tell(order.key, Noted(text, level))
 
     def track(self, order: Order, paths: AttemptPaths) -> None:
@@ -45,7 +45,7 @@ class NodeServices:
         self.shipper.track(order.key, paths, order.log_limit_bytes, order.masked)
 
     def doing(self, key: AttemptKey, text: str) -> None:
-        """Say what takes long at the moment; empty when it is over."""
+        """Report slow work that is under way; empty when it is over."""
         if text:
             self.under_way[key] = (text, self.under_way.get(key, ("", time.time()))[1])
         else:

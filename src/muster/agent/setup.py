@@ -25,7 +25,7 @@ _KEPT_BYTES = 256 << 10
 
 
 class SetUp(NamedTuple):
-    """What became of the command."""
+    """The outcome of the command."""
 
     error: str | None
     output: str
@@ -37,7 +37,7 @@ def set_up(paths: NodePaths, command: str, mark: str, timeout_s: float = SETUP_T
     if paths.setup_done.exists() and paths.setup_done.read_text() == digest:
         return SetUp(None, _tail(paths.setup_log))
     log.info("running the node's set-up command")
-    # Nodes of one host take turns: the command need not be safe against itself.
+    # Nodes of one host take turns: the command need not be safe to run concurrently.
     with FileLock(paths.root.parent / "setup.lock").acquire():
         error = _run(paths, command, mark, timeout_s)
     if error is None:
@@ -69,8 +69,8 @@ def _run(paths: NodePaths, command: str, mark: str, timeout_s: float) -> str | N
     if code == 0:
         return None
     last = _tail(paths.setup_log).strip().splitlines()
-    said = f": {last[-1][:300]}" if last else ""
-    return (f"exit code {code}" if code > 0 else f"signal {-code}") + said
+    detail = f": {last[-1][:300]}" if last else ""
+    return (f"exit code {code}" if code > 0 else f"signal {-code}") + detail
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""The agent's threads: a loop that waits for descriptors, threads and signals, and workers for what takes long."""
+"""The agent's threads: a loop that waits for descriptors, threads and signals, and workers for slow work."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Action = Callable[[], None]
 
 
 class Loop:
-    """Runs what descriptors, other threads and signals bring, one thing after the other."""
+    """Handles descriptors, actions from other threads and signals, one after the other."""
 
     def __init__(self) -> None:
         self.selector = selectors.DefaultSelector()
@@ -25,7 +25,7 @@ class Loop:
         self._wake_read, self._wake_write = os.pipe()
 
     def post(self, action: Action) -> None:
-        """Have something done in the loop; callable from every thread."""
+        """Queue an action for the loop; callable from any thread."""
         self._mailbox.put(action)
         try:
             os.write(self._wake_write, b"\0")
@@ -33,7 +33,7 @@ class Loop:
             pass
 
     def watch_signals(self, terminate: Action) -> None:
-        """Have SIGTERM and SIGINT handled in the loop."""
+        """Handle SIGTERM and SIGINT in the loop."""
         for end in (self._wake_read, self._wake_write):
             os.set_blocking(end, False)
         self.selector.register(self._wake_read, selectors.EVENT_READ, self._open_mailbox)
@@ -42,7 +42,7 @@ class Loop:
             signal.signal(number, lambda *_: self._mailbox.put(terminate))
 
     def turn(self, wait_s: float) -> None:
-        """Wait for something to do, for so long at most, and do it."""
+        """Wait for something to do, at most for `wait_s`, and do it."""
         for key, _ in self.selector.select(wait_s):
             key.data()
 

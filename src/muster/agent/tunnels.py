@@ -1,7 +1,7 @@
-"""This node's ends of tunnels: dialled when the server says that somebody waits, and handed to the attempt's keeper.
+"""This node's ends of tunnels: dialled when the server says that somebody waits, then passed to the attempt's keeper.
 
-A connection without TLS goes to the keeper as it is. One with TLS stays here, where its keys are, and a thread passes
-its bytes on.
+A connection without TLS goes to the keeper directly. One with TLS stays here, where its keys are, and a thread relays
+its bytes.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Tunnels:
         self._relay: Relay | None = None
 
     def open(self, order: TunnelOrder, refusal: str) -> None:
-        """Dial once for each order, which is repeated until its end has come; `refusal`: why not."""
+        """Dial once per order, which is repeated until the tunnel's end is there; `refusal`: why it is refused."""
         if order.id in self._dialled:
             return
         self._dialled.append(order.id)
@@ -85,10 +85,10 @@ class Tunnels:
             self._link.refuse_tunnel(order.id, message, hint)
 
     def _hand_over(self, order: TunnelOrder, end: socket.socket) -> None:
-        """In the loop, which alone speaks with keepers."""
+        """In the loop, the only thread that talks to keepers."""
         command, key = session_command(order, [self._address]), (order.run, order.attempt)
         if not isinstance(end, ssl.SSLSocket):
-            # Where the keeper has just ended, closing it is all that can be said.
+            # Where the keeper has just ended, closing it is all that is left to do.
             self._enter(key, command, end.fileno())
             end.close()
             return
@@ -103,7 +103,7 @@ class Tunnels:
 
 
 def session_command(order: TunnelOrder, addresses: list[str]) -> SessionCommand:
-    """What the keeper is told."""
+    """The command for the keeper."""
     target = order.target
     terminal = target.terminal
     return {
@@ -118,12 +118,12 @@ def session_command(order: TunnelOrder, addresses: list[str]) -> SessionCommand:
 
 
 def _py_spy() -> str:
-    beside = Path(sys.executable).parent / "py-spy"
-    return str(beside) if beside.exists() else shutil.which("py-spy") or ""
+    bundled = Path(sys.executable).parent / "py-spy"
+    return str(bundled) if bundled.exists() else shutil.which("py-spy") or ""
 
 
 class Relay:
-    """A thread that passes bytes on between connections with TLS and keepers."""
+    """A thread that relays bytes between connections with TLS and keepers."""
 
     def __init__(self) -> None:
         self._joined: list[tuple[TlsEnd, SocketEnd, Duct, Duct]] = []
@@ -135,7 +135,7 @@ class Relay:
         threading.Thread(target=self._run, name="tunnel-relay", daemon=True).start()
 
     def add(self, network: ssl.SSLSocket, keeper: socket.socket) -> None:
-        """Join two connections until either ends; callable from every thread."""
+        """Join two connections until either ends; callable from any thread."""
         self._new.append((network, keeper))
         self._call()
 
@@ -168,7 +168,7 @@ class Relay:
         far, near, inwards, outwards = joined
         for duct in (inwards, outwards):
             waiting.add(duct.turn())
-        # A session that has said everything leaves when the other end does: what is closed earlier may not arrive.
+        # A finished session leaves when the other end does: data of a connection closed earlier may not arrive.
         if inwards.ended or outwards.broken or (outwards.ended and near.is_hung_up):
             far.close()
             near.close()

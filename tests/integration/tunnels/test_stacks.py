@@ -8,7 +8,7 @@ from tests.conftest import wait_until
 from tests.integration.tunnels.conftest import Running
 
 from muster.agent.run.sessions import python_stacks
-from muster.agent.run.sessions.place import Place
+from muster.agent.run.sessions.session_rank import SessionRank
 
 
 def test_equal_stacks_are_shown_once(running: Running) -> None:
@@ -27,7 +27,7 @@ def test_a_rank_tells_by_itself_where_it_is_without_py_spy(running: Running) -> 
     """Its handler writes to its log, from where it is read; the rank goes on."""
     process = running.site.rank(running.id, 1)
     wait_until(lambda: running.port(1))
-    (found,) = python_stacks.pythons(Place(1, {}, "/", process.pid))
+    (found,) = python_stacks.pythons(SessionRank(1, {}, "/", process.pid))
     report = python_stacks._by_handler(found)
     assert not report["trouble"]
     main = report["threads"][0]

@@ -1,6 +1,6 @@
-"""What Muster itself brings to a gang, taken from other nodes where they have it: code, checkpoints, environments.
+"""Code, checkpoints and environments, fetched from other nodes where they have them.
 
-It goes the way of inputs: through the cache, block by block. Runs in worker threads.
+They travel like inputs: through the cache, block by block. Runs in worker threads.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from muster.wire.node.peers import BlocksAnswer, BlocksReport, SharedKind, place
 from muster.wire.states import Level
 
 LEAST_BYTES = 16 << 20
-"""What is smaller comes from the server in one answer."""
+"""Smaller bundles come from the server in one response."""
 _LEAST_MEAN_BYTES = 64 << 10
-"""Each file is a request: many small ones come faster as one stream."""
+"""Each file is a request: many small files arrive faster as one stream."""
 
 
 @dataclass(frozen=True)
 class Bundles:
-    """Brings them for one attempt, or for a build."""
+    """Fetches bundles for one attempt, or for a build."""
 
     key: AttemptKey
     own_cache: bool
@@ -41,7 +41,7 @@ class Bundles:
 
     @contextmanager
     def staged(self, kind: SharedKind, name: str, access: Access, what: str) -> Iterator[Path]:
-        """The folder of its files, which stay as long as the block lasts; raises Failed."""
+        """The folder of the bundle's files, kept while the `with` block lasts; raises Failed."""
         request = Stage(
             what,
             access,
@@ -56,8 +56,8 @@ class Bundles:
 
     def offer(self, key: str, folder: Path, what: str) -> PackedEnvironment:
         """Pack an environment that was built here, and serve it to others; raises Failed."""
-        cache, place = str(self.peers.cache(self.own_cache)), place_name("environment", key)
-        with self._run(Offer(what, str(folder), cache, self.peers.node, place), "environment", key, "") as done:
+        cache, folder_name = str(self.peers.cache(self.own_cache)), place_name("environment", key)
+        with self._run(Offer(what, str(folder), cache, self.peers.node, folder_name), "environment", key, "") as done:
             return PackedEnvironment(done.bytes, done.digest)
 
     @contextmanager
@@ -83,12 +83,12 @@ class Bundles:
 
 
 def packed_access(found: PackedEnvironment, what: str) -> Access:
-    """How an environment is taken that only other nodes have."""
+    """Access to an environment that only other nodes have."""
     return Access(PEERS, "", label=what, manifest=(FileEntry(PACKED_NAME, found.size, found.sha256),))
 
 
 def worth_sharing(sizes: list[int]) -> bool:
-    """Whether files are taken from other nodes, rather than as one answer of the server."""
+    """Whether files are fetched from other nodes, rather than in one response of the server."""
     return sum(sizes) >= max(LEAST_BYTES, _LEAST_MEAN_BYTES * len(sizes))
 
 

@@ -35,7 +35,7 @@ class Archive(Protocol):
 Fetch = Callable[[str], AbstractContextManager[Archive]]
 """Opens the archive of a snapshot by its digest."""
 Share = Callable[[str, Path], bool]
-"""Puts a snapshot's files into a folder together with other nodes; False: they are to be fetched alone."""
+"""Fetches a snapshot's files into a folder together with other nodes; False: this node must fetch them alone."""
 
 
 def copy_snapshot(
@@ -69,7 +69,7 @@ def _fetched(cache: FolderCache[Size], digest: str, fetch: Fetch, share: Share) 
 
 
 def share_snapshot(bundles: Bundles, digest: str, target: Path) -> bool:
-    """Put a large snapshot's files into a folder, each node of a gang fetching its share of them."""
+    """Fetch a large snapshot's files into a folder, each node of a gang its share of them."""
     files = bundles.link.snapshot(digest)
     if not worth_sharing([size for _, size, _ in files.values()]):
         return False
@@ -109,12 +109,12 @@ def unpack(archive: Archive, target: Path) -> None:
 
 
 def copy_tree(source: Path, target: Path) -> None:
-    """Copy a folder's contents; never by hard links, since the job may write to what it gets."""
+    """Copy a folder's contents; never by hard links, since the job may write to the copies."""
     target.mkdir(parents=True, exist_ok=True)
     for entry in os.scandir(source):
         destination = target / entry.name
         if entry.is_symlink() and not entry.is_file():
-            # A link to nowhere or to a folder stays a link, so that a loop of them does no harm.
+            # A broken link, or one to a folder, stays a link, so that a loop of them does no harm.
             destination.symlink_to(Path(entry.path).readlink())
         elif entry.is_dir():
             copy_tree(Path(entry.path), destination)

@@ -1,4 +1,4 @@
-"""Environments that this node takes from others of its workspace, or gives to them. In a worker."""
+"""Environments that this node fetches from others of its workspace, or shares with them. In a worker."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ASK_AGAIN_S = 1.0
 
 
 class NodeEnvironments:
-    """Those of one attempt or build; without the server everything is built here."""
+    """The shared environments of one attempt or build; without the server everything is built here."""
 
     def __init__(self, bundles: Bundles, unwanted: threading.Event) -> None:
         self._bundles = bundles
@@ -32,7 +32,7 @@ class NodeEnvironments:
 
     @contextmanager
     def taken(self, key: str, is_here: Callable[[], bool], what: str) -> Iterator[Path | None]:
-        """The packed environment; None: it is here by now, or to be built here, and by nobody else meanwhile."""
+        """The packed environment; None: it is here by now, or this node has the claim to build it."""
         claim = self._claim(key, is_here, what)
         if claim is None or claim.packed is None:
             yield None
@@ -47,7 +47,7 @@ class NodeEnvironments:
         yield None
 
     def keep(self, key: str, opened: Opened, what: str) -> None:
-        """Give one that was built to the others; returns before that is done."""
+        """Share an environment that was built here; returns before that is done."""
         if key in self._claimed:
             self._claimed.discard(key)
             threading.Thread(target=self._offer, args=(key, opened, what), name="offer", daemon=True).start()
@@ -58,7 +58,7 @@ class NodeEnvironments:
         self._claimed.clear()
 
     def _claim(self, key: str, is_here: Callable[[], bool], what: str) -> EnvironmentClaim | None:
-        """What the server says, waiting for another node that builds it; None: it is here, or there is no server."""
+        """The server's answer, after waiting for a node that builds it; None: it is here, or there is no server."""
         while True:
             try:
                 claim = self._bundles.link.claim_environment(key)
@@ -76,7 +76,7 @@ class NodeEnvironments:
                 return None
 
     def _offer(self, key: str, opened: Opened, what: str) -> None:
-        # It goes on when the attempt that built it is over.
+        # It may outlast the attempt that built it.
         mover = replace(self._bundles.mover, unwanted=threading.Event())
         bundles = replace(self._bundles, mover=mover)
         try:

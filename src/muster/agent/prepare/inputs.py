@@ -43,12 +43,12 @@ class Inputs:
     link: Link
     mover: Mover
     doing: Callable[[str], None]
-    """Told how far it is; empty at the end."""
+    """Called with the progress; empty at the end."""
     note: Callable[[Level, str], None]
-    """Tells those who follow the run: level and text."""
+    """Sends a note to the followers of the run: level and text."""
     peers: Peers
     held: list[Held] = field(default_factory=list)
-    """Trees that the job uses."""
+    """Locks on the cached trees that the job uses."""
     mounted: list[Serving] = field(default_factory=list)
     """Mounts that live as long as the job."""
 
@@ -63,7 +63,7 @@ class Inputs:
             self.doing("")
 
     def close(self) -> None:
-        """The job has ended: nothing of its inputs is needed any more."""
+        """The job has ended: release its inputs."""
         for held in self.held:
             held.lock.release()
         self.held.clear()
@@ -76,7 +76,7 @@ class Inputs:
         try:
             return self._prepare(item)
         except Failed as error:
-            # Where nothing more is known, the verdict says the same.
+            # Without more details, the verdict says the same.
             if error.code != "data_unavailable" or not error.next:
                 raise
             other = f"Other data in its place: --input {item.name}=PATH."
@@ -116,7 +116,7 @@ class Inputs:
         return access
 
     def _manifest(self, item: InputOrder) -> tuple[FileEntry, ...]:
-        """What an input holds; a storage that fails is asked again for a while, and the run says why it waits."""
+        """The manifest of an input; a failing storage is retried for a while, and the run says why it waits."""
         deadline, backoff = time.monotonic() + LISTING_RETRY_S, Backoff(most_s=5.0)
         while not self.mover.unwanted.is_set():
             try:
@@ -130,11 +130,11 @@ class Inputs:
         raise Abandoned("nobody wants the data any more")
 
     def _prepare_local(self, item: InputOrder, access: Access) -> str:
-        """What the node sees as files itself: no cache is in between."""
+        """Prepare an input that the node sees as files itself: without the cache."""
         source = Path(access.url)
         check_local(item, source)
         if item.mode == "direct" and "://" in access.label:
-            # A path into a datastore could be written to, and what lies there may be an asset's.
+            # A path into a datastore could be written to, and its files may belong to an asset.
             return access.label
         if item.mode == "direct" and access.asset is None:
             return str(source)
@@ -243,7 +243,7 @@ class Inputs:
         return self.mover.run(request, tell, self._renew(item), partial(self._exchange, item))
 
     def _exchange(self, item: InputOrder, report: BlocksReport) -> BlocksAnswer | None:
-        """What other nodes have of an input; what their dealings brought to light is told at once."""
+        """What other nodes have of an input; problems that came to light are reported at once."""
         answer = self.peers.exchange(self.order.key, Shared("input", item.name, item.own_cache), report)
         for text in answer.notices if answer else ():
             self.note("warning", text)
@@ -263,7 +263,7 @@ class Inputs:
         return renew
 
     def _report_hashes(self, item: InputOrder, found: Sequence[HashedFile]) -> None:
-        """What a first download of a data asset found out; the asset is held to it from now on."""
+        """Report the hashes of a first download of a data asset; later downloads are checked against them."""
         if found:
             self.link.hashes(self.order, item.name, found)
 
@@ -272,13 +272,13 @@ class Inputs:
         target = self.paths.inputs / item.name
         if item.type != "uri_file":
             return target
-        # The name of a file often says what it is.
+        # The name of a file often tells its type.
         target.mkdir(exist_ok=True)
         return target / name
 
 
 def check_local(item: InputOrder, source: Path) -> None:
-    """Refuse a local input that is not there, not of its type or not readable."""
+    """Refuse a local input that is missing, of another type or not readable."""
     try:
         is_dir = stat.S_ISDIR(source.stat().st_mode)
     except OSError as error:
@@ -293,7 +293,7 @@ def check_local(item: InputOrder, source: Path) -> None:
 
 
 def check_registered(item: InputOrder, access: Access) -> None:
-    """Refuse a data asset that lies in a folder and is not what it was; only what looks changed is read."""
+    """Refuse a data asset in a folder that has changed; only files that look changed are read."""
     source = Path(access.url)
     for entry in access.manifest or ():
         file = source / entry.path if entry.path else source
@@ -312,7 +312,7 @@ def check_registered(item: InputOrder, access: Access) -> None:
 
 
 def _wish() -> str:
-    """What a site wants of `ro_mount`: staged (and mounted where that does not fit), only staged, or always mounted."""
+    """A site's choice for `ro_mount`: staged (and mounted where that does not fit), only staged, or always mounted."""
     wish = os.environ.get("MUSTER_RO_MOUNT", "fit")
     if wish not in ("fit", "stage", "mount"):
         raise Failed("bad_input", f"MUSTER_RO_MOUNT is {wish!r} on this node; it may be fit, stage or mount")
@@ -324,12 +324,12 @@ def _can_mount() -> bool:
 
 
 def _can_show() -> bool:
-    """Whether data can be shown to a job that then cannot spoil it: root is kept off only by a mount."""
+    """Whether data can be shown to a job that cannot change it: only a mount keeps root from writing."""
     return os.getuid() != 0 or mounts.allowed()
 
 
 def _show(source: Path, target: Path) -> None:
-    """Show what a job must not change where the job looks for it, read-only and without a copy."""
+    """Show data at the path where the job looks for it, read-only and without a copy."""
     if os.getuid() != 0:
         # The files are read-only for this user, so a link is enough.
         with suppress(FileExistsError):

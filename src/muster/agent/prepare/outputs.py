@@ -1,4 +1,4 @@
-"""Outputs before ranks start: where the job writes each, and whether what it writes will find its place."""
+"""Outputs before ranks start: where the job writes each, and whether it can be delivered."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _output_path(name: str, item: OutputOrder | None, paths: AttemptPaths) -> st
 
 
 def check_outputs(order: Order, link: Link, mover: Mover, doing: Callable[[str], None]) -> None:
-    """Refuse a job whose outputs could not be delivered; a storage that is away is asked again for a while."""
+    """Refuse a job whose outputs could not be delivered; a storage that is away is retried for a while."""
     try:
         for item in order.output_orders:
             if item.access is not None and item.mode != "direct":

@@ -1,4 +1,4 @@
-"""Ports held host-wide: a lock on a file per port, shared by all users, agents and workspaces of a machine.
+"""Ports held host-wide: a file lock per port, shared by all users, agents and workspaces of a machine.
 
 The lock's descriptor travels to the keeper, so the port stays held until the ranks are gone.
 """
@@ -31,7 +31,7 @@ class HeldPort(NamedTuple):
 def hold(
     count: int, preferred: int = 0, avoid: Collection[int] = (), folder: Path | None = None, chosen: int | None = None
 ) -> list[HeldPort]:
-    """Hold `count` free ports: the preferred one and those above it first, then any; one that was chosen, or none."""
+    """Hold `count` free ports: the preferred one and those above it first, then any; raises if `chosen` is not free."""
     if count == 0:
         return []
     folder = folder or host_ports_dir()
@@ -97,7 +97,7 @@ def _is_free(port: int) -> bool:
 
 
 def _listener(port: int) -> str:
-    """Who listens on a port, as far as this user may know."""
+    """Who listens on a port, as far as this user can see."""
     try:
         found = [
             item for item in psutil.net_connections("tcp") if item.status == "LISTEN" and item.laddr[1:] == (port,)
@@ -112,10 +112,10 @@ def _can_listen(family: int, address: str, port: int) -> bool:
     try:
         probe = socket.socket(family, socket.SOCK_STREAM)
     except OSError:
-        # No such family on this machine: nothing can take the port there.
+        # No such address family on this machine: nothing can take the port there.
         return family == socket.AF_INET6
     with probe:
-        # As the frameworks do it: a port whose last connections linger in TIME_WAIT is free.
+        # As frameworks do: a port whose last connections linger in TIME_WAIT is free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             if family == socket.AF_INET6:

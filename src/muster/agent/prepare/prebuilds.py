@@ -1,4 +1,4 @@
-"""Environments that are built for runs which are still queued: they take no rank's place on the node."""
+"""Environments that are built for runs which are still queued, without taking capacity from ranks."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ _LOG_BYTES = 1 << 20
 
 
 class Prebuild:
-    """One of them, from the order to the report."""
+    """One build, from the order to the report."""
 
     def __init__(self, order: BuildOrder, services: NodeServices) -> None:
         self.order = order
-        """The newest that asks for it; changed by the loop, read by the worker."""
+        """The newest order for it; changed by the loop, read by the worker."""
         self.unwanted = threading.Event()
         self.missed_at: float | None = None
-        """Since when no order asks for it."""
+        """Since when no order has asked for it."""
         self.is_reported = False
         self._services = services
         self._folder = _folder(services) / order.id
         self._text = ""
 
     def follow(self, order: BuildOrder) -> None:
-        """Take a newer order for the same."""
+        """Take a newer order for the same environment."""
         gone = set(self.order.runs) - set(order.runs)
         self.order, self.missed_at = order, None
         for run in gone:
@@ -86,7 +86,7 @@ class Prebuild:
         return BuildReport(order.id, environment=ready.built, log=_tail(printed))
 
     def _report(self, report: BuildReport) -> None:
-        """As often as it takes; a later order for the same gets the same answer."""
+        """Send the report, with retries; a later order for the same gets the same one."""
         backoff = Backoff()
         while not self.unwanted.is_set():
             asked = self.order.id
@@ -104,7 +104,7 @@ class Prebuild:
         return Caller(
             self.order.runs[0],
             0,
-            # Versions are settled by a gang's nodes once it starts.
+            # The nodes of a gang agree on versions once it starts.
             num_nodes=1,
             python=self.order.python,
             mark=services.mark,
@@ -142,7 +142,7 @@ class Prebuild:
 
 
 class Prebuilds:
-    """Those of a node; everything but the work itself happens in the agent's loop."""
+    """The builds of a node; everything but the work itself happens in the agent's loop."""
 
     def __init__(self, services: NodeServices, submit: Callable[[Callable[[], None]], None]) -> None:
         self._services = services
@@ -152,7 +152,7 @@ class Prebuilds:
         shutil.rmtree(_folder(services), ignore_errors=True)
 
     def apply(self, orders: Sequence[BuildOrder]) -> None:
-        """What is wanted now; what is wanted no more ends a little later, in case it is asked for again."""
+        """Start what is ordered; builds without an order end a little later, in case they are ordered again."""
         wanted = {order.content: order for order in orders}
         for content, known in self._known.items():
             if content not in wanted and known.missed_at is None:
@@ -167,7 +167,7 @@ class Prebuilds:
         self.tend()
 
     def tend(self) -> None:
-        """End what nobody has wanted for a while."""
+        """End builds that nobody has ordered for a while."""
         now = time.monotonic()
         for content, build in list(self._known.items()):
             if build.missed_at is not None and (build.is_reported or now - build.missed_at > _LINGER_S):

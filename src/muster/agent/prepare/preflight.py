@@ -1,7 +1,7 @@
-"""Checking the node before ranks start: what a job needs of it and would only miss later.
+"""Checks the node before ranks start: what a job needs and would only miss later.
 
-Most of it is a few reads of the kernel's files. The check of the ranks' Python is a small process that runs while the
-rest is prepared; its result is remembered until something is installed.
+Most checks are a few reads of the kernel's files. The check of the ranks' Python is a small process that runs while
+the rest is prepared; its result is cached until something is installed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from muster.wire.node.agents import Facts
 from muster.wire.node.plan import Needs
 
 Confine = Callable[[list[str]], list[str]]
-# A Python on a slow share may take longer; then nothing is known, and nothing is held against it.
+# A Python on a slow share may take longer; then nothing is known, and nothing is refused.
 _PROBE_TIMEOUT_S = 2.0
 _SHM_PER_RANK_BYTES = 64 << 20
 
@@ -36,13 +36,13 @@ print(json.dumps({{"modules": modules(sys.argv[1:]), "folders": [path for path i
 
 
 def check_machine(needs: Needs, user_env: Mapping[str, str], root: Path = Path("/")) -> None:
-    """Refusal where the machine itself is not as the job was promised or says; costs next to nothing."""
+    """Raises Refusal where the machine lacks what the job was promised or asks for; costs next to nothing."""
     _check_gpus(needs, root)
     _check_names(user_env, root)
 
 
 class PythonCheck:
-    """A check of what the ranks will run in, begun when it is made."""
+    """A check of the ranks' Python, begun on construction."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class PythonCheck:
         root: Path = Path("/"),
         confine: Confine = list,
     ) -> None:
-        """`confine`: keeps an interpreter that somebody else named from what its ranks may not see either."""
+        """`confine`: confines an interpreter that the job names as its ranks are confined."""
         self._confine = confine
         self._needs = needs
         self._python = python
@@ -66,11 +66,11 @@ class PythonCheck:
             pythonpath = user_env.get("PYTHONPATH", "")
             self._modules = _remembered(python, pythonpath, needs.modules)
             if self._modules is None:
-                self._probing = threading.Thread(target=self._look, args=(pythonpath,), name="preflight", daemon=True)
+                self._probing = threading.Thread(target=self._probe, args=(pythonpath,), name="preflight", daemon=True)
                 self._probing.start()
 
     def result(self) -> Facts:
-        """What was found; Refusal where the job is certain to fail."""
+        """The findings; raises Refusal where the job is certain to fail."""
         if self._probing is not None:
             self._probing.join(_PROBE_TIMEOUT_S + 1)
         found = self._modules
@@ -84,8 +84,8 @@ class PythonCheck:
         versions = {module: found[module] for module in self._needs.modules if found.get(module)}
         return Facts(tuple(self._notices), versions, self._devices)
 
-    def _look(self, pythonpath: str) -> None:
-        self._modules = _look_into(self._python, pythonpath, self._needs.modules, self._confine)
+    def _probe(self, pythonpath: str) -> None:
+        self._modules = _run_probe(self._python, pythonpath, self._needs.modules, self._confine)
 
 
 _Key = tuple[str, str, tuple[str, ...]]
@@ -93,30 +93,30 @@ _memory: dict[_Key, tuple[tuple[tuple[str, int], ...], Mapping[str, str]]] = {}
 
 
 def _remembered(python: str, pythonpath: str, modules: tuple[str, ...]) -> Mapping[str, str] | None:
-    """What an earlier look found, if nothing was installed since: that changes the folder's time."""
+    """An earlier result, if nothing was installed since: that changes the folder's time."""
     known = _memory.get((python, pythonpath, modules))
     if known is None or any(modified_ns(path) != at for path, at in known[0]):
         return None
     return known[1]
 
 
-def _look_into(python: str, pythonpath: str, modules: tuple[str, ...], confine: Confine) -> Mapping[str, str] | None:
+def _run_probe(python: str, pythonpath: str, modules: tuple[str, ...], confine: Confine) -> Mapping[str, str] | None:
     env = {"PATH": SYSTEM_PATH, "HOME": os.environ.get("HOME", "/"), "LANG": "C.UTF-8"}
     if pythonpath:
         env["PYTHONPATH"] = pythonpath
     try:
-        said = json.loads(_output(confine([python, "-c", _PROBE, *modules]), env))
-        found = {str(name): str(version) for name, version in said["modules"].items()}
-        said["folders"] = [str(path) for path in said["folders"]]
+        result = json.loads(_output(confine([python, "-c", _PROBE, *modules]), env))
+        found = {str(name): str(version) for name, version in result["modules"].items()}
+        result["folders"] = [str(path) for path in result["folders"]]
     except (OSError, subprocess.SubprocessError, ValueError, LookupError, TypeError, AttributeError):
         return None
-    watched = tuple((path, modified_ns(path)) for path in (python, *said["folders"]))
+    watched = tuple((path, modified_ns(path)) for path in (python, *result["folders"]))
     _memory[python, pythonpath, modules] = (watched, found)
     return found
 
 
 def _output(command: list[str], env: Mapping[str, str]) -> bytes:
-    """What a command prints; it and all that it started are ended when it takes too long."""
+    """What a command prints; it is ended, with all its children, when it takes too long."""
     child = start(command, environment=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     with child:
         try:
@@ -136,7 +136,7 @@ def _check_gpus(needs: Needs, root: Path) -> None:
     count = devices.gpu_count(root) if needs.gpus else None
     if count is None:
         return
-    # Parts of a GPU (MIG) have names of their own, of which the driver's files say nothing.
+    # Parts of a GPU (MIG) have names of their own, which the driver's files do not list.
     whole = [gpu for gpu in needs.gpus if gpu.isdigit() or gpu.startswith("GPU-")]
     lacking = [gpu for gpu in whole if gpu.isdigit() and int(gpu) >= count]
     if lacking or len(whole) > count:

@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 
 
 class Preparation:
-    """Makes one attempt ready; what it makes ready, the attempt holds on to."""
+    """Prepares one attempt; the attempt holds on to what was prepared."""
 
     def __init__(self, attempt: Attempt, services: NodeServices) -> None:
         self._attempt = attempt
@@ -54,7 +54,7 @@ class Preparation:
         self._note = partial(services.note, attempt.order)
 
     def run(self) -> PreparedAttempt | None:
-        """Try again while the server is away; None when nobody wants it any more. Raises Refusal."""
+        """Retry while the server is away; None when it is no longer wanted. Raises Refusal."""
         attempt, backoff = self._attempt, Backoff()
         while not attempt.unwanted.is_set():
             try:
@@ -75,18 +75,18 @@ class Preparation:
         needs = order.needs or Needs()
         preflight.check_machine(needs, order.user_env)
         sandbox.check(order)
-        environment = self._bring_environment(order, paths)
+        environment = self._prepare_environment(order, paths)
         python = environment.python if environment else _interpreter(order.python)
         python_bin = "" if environment and environment.container else self._python_bin(python)
-        # Before what may take long: a job that cannot run need not wait for its data.
+        # Before slow steps: a job that cannot run need not wait for its data.
         facts, mpi = self._check(needs, order, paths, environment, python, python_bin)
-        share = partial(_share_checkpoint, self._bundles(order), order.run) if order.shared else _alone
+        share = partial(_share_checkpoint, self._bundles(order), order.run) if order.shared else _not_shared
         resumed, resume_dir, about_resume = checkpoints.fetch(order, paths, self._services.link, share)
         facts = replace(facts, notices=(*facts.notices, *about_resume), machine=identity.machine())
         shares = self._mount_shares(order, paths)
         outputs = output_paths(order, paths)
         check_outputs(order, self._services.link, self._mover(), self._doing)
-        inputs = self._bring_inputs(order, paths)
+        inputs = self._prepare_inputs(order, paths)
         held = ports.hold(order.ports_count, order.ports_preferred, order.ports_avoid, chosen=needs.port)
         tmp = str(folder.short_tmp(paths))
         return PreparedAttempt(
@@ -96,28 +96,28 @@ class Preparation:
     def _check(
         self, needs: Needs, order: Order, paths: AttemptPaths, environment: Ready | None, python: str, python_bin: str
     ) -> tuple[Facts, Found | None]:
-        """Bring the code, and check meanwhile what the ranks will run in; with the mpirun of an MPI job."""
+        """Fetch the code, and check the ranks' Python meanwhile; also find the mpirun of an MPI job."""
         if environment is not None and environment.container is not None:
-            self._bring_code(order, paths)
+            self._fetch_code(order, paths)
             facts = look_into(environment.container, needs, order, paths)
             return facts, find_inside(environment.container) if order.mpi else None
         confine = partial(sandbox.confined, order, self._services)
-        # What loads a program's libraries must not reach bubblewrap, which is not confined yet.
+        # Variables that load libraries must not reach bubblewrap, which is not confined yet.
         names = order.user_env if order.sandbox is None else ("PATH",) if "PATH" in order.user_env else ()
         user_env = {name: order.user_env[name] for name in names}
         check = preflight.PythonCheck(needs, python, python_bin, user_env, confine=confine)
         mpi = find(python, python_bin, user_env, confine) if order.mpi else None
-        self._bring_code(order, paths)
+        self._fetch_code(order, paths)
         return check.result(), mpi
 
-    def _bring_code(self, order: Order, paths: AttemptPaths) -> None:
+    def _fetch_code(self, order: Order, paths: AttemptPaths) -> None:
         if order.snapshot is not None:
             self._unpack(order.snapshot, paths.work)
 
     def _unpack(self, digest: str, folder: Path) -> None:
         """Copy the files of a code snapshot to a folder."""
         order, services = self._attempt.order, self._services
-        share = partial(code.share_snapshot, self._bundles(order)) if order.shared else _alone
+        share = partial(code.share_snapshot, self._bundles(order)) if order.shared else _not_shared
         code.copy_snapshot(services.paths.code_cache, digest, services.link.archive, folder, share=share)
 
     def _bundles(self, order: Order) -> Bundles:
@@ -126,10 +126,10 @@ class Preparation:
             order.key, order.own_cache, services.link, self._mover(), services.peers, self._doing, self._note
         )
 
-    def _bring_environment(self, order: Order, paths: AttemptPaths) -> Ready | None:
+    def _prepare_environment(self, order: Order, paths: AttemptPaths) -> Ready | None:
         attempt = self._attempt
         if attempt.environment is None and order.container is not None:
-            # Few jobs have one, and every start of an agent would pay for it.
+            # Imported here: few jobs have one, and every start of an agent would pay for it.
             from muster.environments.images import ready as images
 
             self._services.paths.containers_used.touch()
@@ -161,7 +161,7 @@ class Preparation:
             environments=services.paths.environments if order.own_cache else None,
         )
 
-    def _bring_inputs(self, order: Order, paths: AttemptPaths) -> dict[str, str]:
+    def _prepare_inputs(self, order: Order, paths: AttemptPaths) -> dict[str, str]:
         services = self._services
         self._attempt.inputs = Inputs(
             order, paths, services.link, self._mover(), self._doing, self._note, services.peers
@@ -177,27 +177,27 @@ class Preparation:
         return mover.Mover(self._services.mark, self._attempt.unwanted)
 
     def _python_bin(self, python: str) -> str:
-        """A folder in which `python` is the interpreter: its own, or a small one made for it."""
+        """A folder in which `python` is the interpreter: the interpreter's own, or a small one made for it."""
         own = Path(python).parent
         if (own / "python").exists():
             return str(own)
         made = self._services.paths.root / "bin" / hashlib.sha256(python.encode()).hexdigest()[:12]
         if not (made / "python").exists():
             made.mkdir(parents=True, exist_ok=True)
-            # A script, not a link: a virtual environment is recognised by the path it was started from.
+            # A script, not a link: a virtual environment is recognized by the path that it was started from.
             write_file(made / "python", f'#!/bin/sh\nexec "{python}" "$@"\n', mode=0o755)
         return f"{made}:{own}"
 
 
-def _alone(*_: object) -> bool:
-    """Nodes take nothing from each other."""
+def _not_shared(*_: object) -> bool:
+    """A `Share` for nodes that fetch nothing from each other."""
     return False
 
 
 def _share_checkpoint(
     bundles: Bundles, run: str, checkpoint: int, files: Sequence[CheckpointFile], folder: Path
 ) -> bool:
-    """Put a large checkpoint's files into a folder, each node of a gang fetching its share of them."""
+    """Fetch a large checkpoint's files into a folder, each node of a gang its share of them."""
     if not worth_sharing([file.size for file in files]):
         return False
     access = bundles.link.checkpoint_access(checkpoint, run, files)
@@ -208,7 +208,7 @@ def _share_checkpoint(
                 target.parent.mkdir(parents=True, exist_ok=True)
                 code.copy_file(data / str(file.part) / file.path, target)
     except mover.Failed as error:
-        # Whatever is wrong with it shows when it is fetched alone.
+        # Whatever is wrong with it shows when this node fetches it alone.
         log.info("the checkpoint %s was not shared: %s", checkpoint, error)
         return False
     return True
@@ -216,7 +216,7 @@ def _share_checkpoint(
 
 @contextmanager
 def _refusing(order: Order, paths: AttemptPaths) -> Iterator[None]:
-    """Turn what keeps an attempt from running into a Refusal with a code and a message that names the thing."""
+    """Turn errors that keep an attempt from running into a Refusal with a code and a precise message."""
     try:
         yield
     except mover.Failed as failed:

@@ -1,4 +1,4 @@
-"""Shares that a cluster mounts on its nodes: made before an attempt's ranks start, gone with the attempt."""
+"""Shares that a cluster mounts on its nodes: mounted before an attempt's ranks start, unmounted after it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Shares:
             self.doing("")
 
     def close(self) -> None:
-        """The job has ended: nothing of it is left mounted."""
+        """The job has ended: unmount everything."""
         for serving in self.mounted:
             serving.close()
         self.mounted.clear()

@@ -18,7 +18,7 @@ _PIECE = 1 << 20
 
 
 class NodeWheels:
-    """Those of one build; without the server everything is compiled here."""
+    """The wheels of one build; without the server everything is compiled here."""
 
     def __init__(self, link: Link, unwanted: threading.Event) -> None:
         self._link = link
@@ -26,7 +26,7 @@ class NodeWheels:
         self._claimed: set[str] = set()
 
     def find(self, key: str, folder: Path) -> bool:
-        """Fetch it, waiting for another node that compiles it; False: it is for this node to compile."""
+        """Fetch a wheel, waiting for another node that compiles it; False: this node must compile it."""
         try:
             while (claim := self._link.claim_wheel(key)).state == "wait":
                 if self._unwanted.wait(_ASK_AGAIN_S):

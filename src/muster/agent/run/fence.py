@@ -1,7 +1,7 @@
-"""Ports of a node answer its cluster's subnet alone: those of ranks too, whatever framework opened them.
+"""Restricts ports of a node, including those of ranks, to its cluster's subnet, whatever framework opened them.
 
-Frameworks listen on every interface, and few can be told otherwise. The agent, which their processes descend from,
-takes a copy of each socket that listens and gives it a filter; the kernel then drops what comes from elsewhere.
+Frameworks listen on every interface, and few can be configured otherwise. The agent, an ancestor of their processes,
+duplicates each listening socket and attaches a filter; the kernel then drops packets from elsewhere.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TABLES = ("/proc/self/net/tcp", "/proc/self/net/tcp6")
 
 
 class Fence(threading.Thread):
-    """Looks for sockets that listen since the last look."""
+    """Finds sockets that have begun to listen since the last scan."""
 
     def __init__(self, subnet: Network) -> None:
         super().__init__(name="fence", daemon=True)
@@ -49,7 +49,7 @@ class Fence(threading.Thread):
             time.sleep(LOOK_S)
 
     def look(self) -> None:
-        """Close what listens since the last time."""
+        """Restrict sockets that are new since the last scan."""
         listening = frozenset(_listening())
         new = listening - self._known
         if new:
@@ -83,14 +83,14 @@ class Fence(threading.Thread):
 
 
 def start_fence(subnet: str | None) -> None:
-    """Close ports to all but a subnet from now on, where one is known and the system has such filters."""
+    """Restrict ports to a subnet from now on, where one is known and the system has such filters."""
     network = network_of(subnet)
     if network is not None and Path(_TABLES[0]).exists():
         Fence(network).start()
 
 
 def _listening() -> Iterator[str]:
-    """The numbers of the sockets that listen, on other addresses than loopback."""
+    """The inodes of sockets that listen on other addresses than loopback."""
     for table in _TABLES:
         try:
             lines = Path(table).read_text().splitlines()[1:]
@@ -103,7 +103,7 @@ def _listening() -> Iterator[str]:
 
 
 def _sockets(pids: Iterable[int]) -> Iterator[tuple[int, int, str]]:
-    """Process, descriptor and number of every socket that these have."""
+    """Process, descriptor and inode of every socket of these processes."""
     for pid in pids:
         try:
             entries = list(os.scandir(f"/proc/{pid}/fd"))
@@ -119,7 +119,7 @@ def _sockets(pids: Iterable[int]) -> Iterator[tuple[int, int, str]]:
 
 
 def _copy(pid: int, descriptor: int) -> socket.socket:
-    """A process's socket, as one of this process."""
+    """A duplicate of a process's socket."""
     process = os.pidfd_open(pid)
     try:
         libc = ctypes.CDLL(None, use_errno=True)
@@ -132,7 +132,7 @@ def _copy(pid: int, descriptor: int) -> socket.socket:
 
 
 def _own_addresses() -> Iterator[Network]:
-    """This machine's own, whichever a process uses to reach its neighbour here."""
+    """This machine's own addresses, any of which a process may use to reach another one here."""
     for entries in psutil.net_if_addrs().values():
         for entry in entries:
             if entry.family in (socket.AF_INET, socket.AF_INET6):

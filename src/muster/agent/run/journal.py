@@ -1,4 +1,4 @@
-"""What a keeper wrote down, read back as the events that the server hears."""
+"""A keeper's journal, turned into events for the server."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ class Moment(NamedTuple):
 
 @dataclass
 class Story:
-    """What is known of an attempt's ranks on this node, entry by entry."""
+    """The state of an attempt's ranks on this node, built entry by entry."""
 
     started: dict[int, StartedRank] = field(default_factory=dict)
     exited: dict[int, Exited] = field(default_factory=dict)
     announced: bool = False
-    """The server has heard of the start."""
+    """The start was reported to the server."""
     ended: EndedEntry | None = None
 
     def add(self, entry: Entry) -> list[Moment]:
-        """Take an entry in; returns what follows from it for the server. The same entry again adds nothing."""
+        """Apply an entry; returns the events that follow from it. The same entry again adds nothing."""
         if entry["kind"] == "started" and entry["rank"] not in self.started:
             started = self.started[entry["rank"]] = StartedRank(entry["rank"], entry["pid"], entry["at"])
-            # Ranks that mpirun starts come later than the rest.
+            # Ranks that mpirun starts come later than the others.
             return [Moment(entry["at"], Started((started,)))] if self.announced else []
         if entry["kind"] == "running":
             return self._announce(entry["at"])
@@ -50,11 +50,11 @@ class Story:
 
     @property
     def has_failed(self) -> bool:
-        """Whether a rank ended badly, and not by Muster's own signal."""
+        """Whether a rank failed, and not by Muster's own signal."""
         return any(rank.exit_code != 0 and not rank.expected for rank in self.exited.values())
 
     def lose(self, at: float, lost_with: str) -> list[Moment]:
-        """Ranks whose end nobody saw: they went with their "keeper" or "agent"."""
+        """Mark ranks whose end nobody saw as lost with their "keeper" or "agent"."""
         moments = self._announce(at) if self.started else []
         for rank in self.started.keys() - self.exited.keys():
             moments += self._exit(Exited(rank, None, None, False, at, lost_with=lost_with))
@@ -72,7 +72,7 @@ class Story:
 
 
 def read(path: Path) -> Sequence[Entry]:
-    """The journal's whole lines; one that was cut by a full disk or a death is left out."""
+    """The journal's complete lines; a line cut off by a full disk or a crash is left out."""
     try:
         lines = path.read_bytes().split(b"\n")
     except OSError:

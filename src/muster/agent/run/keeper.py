@@ -20,7 +20,7 @@ from muster.agent.run.memory import MemoryWatch
 from muster.agent.run.mpi.coordinator import MpiCoordinator
 from muster.agent.run.records import Channel, Launch, LaunchRank, SessionCommand, StopCommand, Value, entry_line
 from muster.agent.run.sessions import process
-from muster.agent.run.sessions.place import Place, place_of
+from muster.agent.run.sessions.session_rank import SessionRank, session_rank_of
 from muster.host import clock, processes
 
 KILL_PASS_S = 0.01
@@ -59,15 +59,15 @@ def start_rank(launch: LaunchRank) -> int:
         _become(launch, parent, write_end)
     os.close(write_end)
     with os.fdopen(read_end, "rb") as trouble:
-        said = trouble.read()
-    if said:
+        report = trouble.read()
+    if report:
         os.waitpid(pid, 0)
-        raise _refusal(launch, *json.loads(said))
+        raise _refusal(launch, *json.loads(report))
     return pid
 
 
 def _become(launch: LaunchRank, parent: int, trouble: int) -> None:
-    """In the child: never returns. Every descriptor above 2 closes by itself on exec."""
+    """In the child: never returns. Every descriptor above 2 is closed on exec."""
     stage = "session"
     try:
         os.setsid()
@@ -107,7 +107,7 @@ def _refusal(launch: LaunchRank, stage: str, number: int, text: str) -> Refused:
 
 
 def _no_interpreter(program: str) -> str:
-    """Why a program that is there could not be found: what it names as its interpreter is not."""
+    """Why an existing program could not be executed: the interpreter that it names is missing."""
     try:
         with open(program, "rb") as file:  # noqa: PTH123
             first = file.readline(256)
@@ -131,13 +131,13 @@ class Ending:
         self._asked = False
 
     def failed(self, now: float) -> None:
-        """An essential rank failed: a short quiet, in which the others may say what they saw."""
+        """An essential rank failed: a short delay, in which the others may print what they saw."""
         self._schedule("rank_failed", now + self._grace_failure_s, self._kill_after_term_s)
 
     def done(self, now: float) -> None:
-        """No essential rank is left: what still runs is not waited for.
+        """No essential rank is left: the others are not waited for.
 
-        Unless a stop was asked for: a shell dies at once, and the grace belongs to what it had started.
+        Unless a stop was requested: a shell dies at once, and the grace period is for the processes that it started.
         """
         if not self._asked:
             self._schedule("done", now, self._kill_after_term_s)
@@ -147,14 +147,14 @@ class Ending:
         self._schedule(reason, now, grace_s)
 
     def _schedule(self, reason: str, term_at: float, grace_s: float) -> None:
-        """The first reason stays; the earlier moment wins."""
+        """The first reason stays; the earlier time wins."""
         self.reason = self.reason or reason
         kill_at = term_at + grace_s
         self.term_at = term_at if self.term_at is None else min(self.term_at, term_at)
         self.kill_at = kill_at if self.kill_at is None else min(self.kill_at, kill_at)
 
     def hurry(self, now: float) -> None:
-        """Nobody is left who needs the grace."""
+        """Nobody is left who needs the grace period."""
         self.kill_at = now if self.kill_at is None else min(self.kill_at, now)
 
     def killing(self, now: float) -> bool:
@@ -164,7 +164,7 @@ class Ending:
         return self.term_at is not None and now >= self.term_at
 
     def wait_s(self, now: float, termed: bool) -> float | None:
-        """How long nothing needs to be done."""
+        """How long there is nothing to do."""
         moments = [moment for moment in (None if termed else self.term_at, self.kill_at) if moment is not None]
         if not moments:
             return None
@@ -186,20 +186,20 @@ class Keeper:
         self._journal = os.open(launch["journal"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         self._mpi = MpiCoordinator(launch["mpi"]) if launch["mpi"] else None
         self._awaited = set(self._mpi.ranks) if self._mpi else set()
-        """Ranks that mpirun is to start and that have not said a word yet."""
+        """Ranks that mpirun will start and that have not reported yet."""
         self._running: dict[int, Running] = {}
         self._signalled = False
         self._spared: list[processes.Process] = []
-        """Those that have had no SIGTERM, because their parents had it."""
+        """Processes that got no SIGTERM, because their parents got it."""
         self._waited = False
-        """A rank that failed complained of the others."""
+        """A failed rank blamed other ranks in its log."""
         self._interrupted: set[int] = set()
         """Ranks that mpirun has told to end."""
         self._deserted: tuple[str, float] | None = None
-        """What should have waited for ranks and has ended, and when to look whether any is left."""
+        """Launchers that ended before their ranks, and when to check for ranks that are left."""
         self._memory = MemoryWatch()
         self._sessions: set[int] = set()
-        """What people who entered have running."""
+        """Sessions of people in this attempt."""
 
     def run(self) -> None:
         self._record("keeper", pid=os.getpid())
@@ -208,7 +208,7 @@ class Keeper:
         else:
             self._start_ranks()
         while self._reap() or (self._awaited and not self._signalled):
-            self._pursue()
+            self._send_due_signals()
             self._wait()
         self._close_wrapped()
         self._record("ended", reason=self._ending.reason or "done")
@@ -225,7 +225,7 @@ class Keeper:
         self._record("running")
 
     def _refuse(self, launch: LaunchRank, refused: Refused) -> None:
-        """A gang that cannot start whole does not start."""
+        """A gang that cannot start as a whole does not start."""
         line = f"muster: rank {launch['rank']} could not be started: {refused}\n".encode()
         try:
             log = os.open(launch["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
@@ -237,7 +237,7 @@ class Keeper:
         self._ending.stop(time.monotonic(), 0.0, "rank_failed")
 
     def _refuse_wrapped(self, trouble: str) -> None:
-        """mpirun cannot have its ranks on this node."""
+        """mpirun cannot start its ranks on this node."""
         assert self._mpi is not None
         self._awaited.clear()
         self._record("refused", rank=min(self._mpi.ranks), message=trouble, exit_code=126)
@@ -249,9 +249,9 @@ class Keeper:
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
-                self._hear_wrappers()
+                self._read_wrappers()
                 return False
-            self._hear_wrappers()
+            self._read_wrappers()
             if pid == 0:
                 return True
             if self._mpi is not None and self._mpi.reaped(pid, status):
@@ -265,8 +265,8 @@ class Keeper:
             if self._mpi is not None and ended.essential and not ended.wrapped and status == 0:
                 self._deserted = ("mpirun", time.monotonic() + DESERTED_S)
 
-    def _hear_wrappers(self) -> None:
-        """What the processes say that mpirun starts in front of each rank."""
+    def _read_wrappers(self) -> None:
+        """Read what the wrapper of each rank of mpirun reports."""
         for entry in self._mpi.hear() if self._mpi else ():
             kind, rank = entry["kind"], entry["rank"]
             if kind == "interrupted":
@@ -286,7 +286,7 @@ class Keeper:
                     self._exited(ended, entry["status"], entry["max_rss_kb"], entry["interrupted"], entry["at"])
 
     def _lose_deserted(self, now: float) -> None:
-        """mpirun or its daemon has gone; a rank that it should have waited for is lost, and with it the gang."""
+        """mpirun or its daemon is gone; ranks that it should have waited for are lost, and with them the gang."""
         if self._deserted is None or now < self._deserted[1]:
             return
         lost_with, self._deserted = self._deserted[0], None
@@ -300,7 +300,7 @@ class Keeper:
         self._ending.failed(time.monotonic())
 
     def _close_wrapped(self) -> None:
-        """No process is left: what mpirun started and nobody saw ending went with it."""
+        """No process is left: ranks of mpirun whose end nobody saw were lost with it."""
         for rank in [running.rank for running in self._running.values()]:
             expected = self._signalled or rank in self._interrupted
             self._record("exited", rank=rank, exit_code=None, signal=None, expected=expected, lost_with="mpirun")
@@ -340,8 +340,8 @@ class Keeper:
     def _of(self, rank: int) -> LaunchRank | None:
         return next((launch for launch in self._launches if launch["rank"] == rank), None)
 
-    def _pursue(self) -> None:
-        """Send the signals whose time has come."""
+    def _send_due_signals(self) -> None:
+        """Send the signals that are due."""
         now = time.monotonic()
         self._lose_deserted(now)
         if self._ending.terminating(now) and not self._signalled:
@@ -351,12 +351,12 @@ class Keeper:
             self._announce("killing")
             processes.kill(self._descendants(), spare_cleaners=overdue_s < SPARE_CLEANERS_S)
         elif self._ending.terminating(now) and not self._signalled:
-            # Found first, which takes a while: the signal should come together with the announcement.
+            # The processes are found first, which takes a while: signal and announcement should coincide.
             addressed = self._addressed()
             left_to_parent = [process for process in addressed if processes.is_part_of_parent(process)]
-            # A session is forked too, but not waited for: it ends what it started at once.
-            told = self._running.keys() | self._sessions
-            self._spared = [process for process in left_to_parent if process.pid not in told]
+            # A session is a fork too, but not waited for: it ends what it started at once.
+            signalled = self._running.keys() | self._sessions
+            self._spared = [process for process in left_to_parent if process.pid not in signalled]
             self._announce("stopping")
             processes.terminate(set(addressed) - set(self._spared))
         elif self._spared:
@@ -365,7 +365,7 @@ class Keeper:
             self._ending.hurry(now)
 
     def _show_stacks(self) -> None:
-        """Have the ranks that are left say where they are, if that may tell why the attempt ends."""
+        """Have the remaining ranks dump their stacks, if that may explain why the attempt ends."""
         reason = self._ending.reason
         if reason in ("timeout", "rank_waited") or (reason == "rank_failed" and self._waited):
             ranks = {pid: running.rank for pid, running in self._running.items()}
@@ -380,7 +380,7 @@ class Keeper:
         known = entered | self._running.keys()
         left = [process.pid for process in self._descendants() if not process.dead and process.pid not in known]
         self._record(kind, reason=self._ending.reason, ranks=ranks, other_pids=left[:100])
-        # Last, so that the signal follows at once: a script may look at the file before its handler has run.
+        # Last, so that the signal follows at once: a script may check the file before its handler has run.
         try:
             os.close(os.open(self._stop_file, os.O_WRONLY | os.O_CREAT, 0o644))
         except OSError:
@@ -390,7 +390,7 @@ class Keeper:
         return processes.descendants([os.getpid()], processes.table())
 
     def _addressed(self) -> list[processes.Process]:
-        """Who may get SIGTERM: everybody, but not mpirun and its helpers, which would kill the ranks in their grace."""
+        """Who gets SIGTERM: all but mpirun and its helpers, which would kill the ranks during their grace period."""
         everything = processes.table()
         below = processes.descendants([os.getpid()], everything)
         if self._mpi is None:
@@ -402,7 +402,7 @@ class Keeper:
         return [process for process in below if process.pid not in helpers]
 
     def _address_orphans(self) -> None:
-        """Those that were left to a parent which has ended."""
+        """Signal spared processes whose parent has ended."""
         now = [(before, processes.read(before.pid)) for before in self._spared]
         self._spared = [before for before, process in now if process and process.parent == before.parent]
         processes.terminate(process for before, process in now if process and process.parent != before.parent)
@@ -441,7 +441,7 @@ class Keeper:
                 self._ending.stop(time.monotonic(), command["grace_s"], command["reason"])
 
     def _begin_session(self, command: SessionCommand) -> None:
-        """Somebody enters; the session ends with the ranks, because it is a descendant like any other."""
+        """Begin a session; it ends with the ranks, because it is a descendant like any other."""
         descriptor = self._agent.take_descriptor()
         if descriptor is None:
             return
@@ -449,22 +449,22 @@ class Keeper:
             os.close(descriptor)
             return
         try:
-            self._sessions.add(process.start(command, descriptor, self._places()))
+            self._sessions.add(process.start(command, descriptor, self._session_ranks()))
         except OSError:
             os.close(descriptor)
 
-    def _places(self) -> dict[int, Place]:
-        """Where somebody can enter. A rank that mpirun started has the environment that it was given by it."""
+    def _session_ranks(self) -> dict[int, SessionRank]:
+        """The ranks that a session can enter. A rank of mpirun has the environment that mpirun gave it."""
         pids = {running.rank: pid for pid, running in self._running.items()}
         if self._mpi is not None:
-            return {rank: place_of(rank, pids[rank]) for rank in self._mpi.ranks if rank in pids}
+            return {rank: session_rank_of(rank, pids[rank]) for rank in self._mpi.ranks if rank in pids}
         return {
-            item["rank"]: Place(item["rank"], item["env"], item["cwd"], pids.get(item["rank"]))
+            item["rank"]: SessionRank(item["rank"], item["env"], item["cwd"], pids.get(item["rank"]))
             for item in self._launches
         }
 
     def _record(self, kind: str, **data: Value) -> None:
-        """One line, to the journal and to the agent; neither a full disk nor a busy agent may hold it up."""
+        """Write a line to the journal and to the agent; neither a full disk nor a busy agent may block it."""
         line = entry_line(kind, **data)
         try:
             os.write(self._journal, line)

@@ -1,8 +1,8 @@
-"""All keepers of a node: asks the nursery for them, hears them, and knows when nothing of one is left.
+"""All keepers of a node: requests them from the nursery, reads their reports, and knows when all of one is gone.
 
-Runs in the agent's loop. While the nursery lives it ends what a dead keeper left; keepers that have outlived their
-nursery became children of the agent, which then does the same for them. A process can be stopped as well as killed: one
-that does not do its part in time is ended from here, the keeper for its nursery to clear up, the nursery for the agent.
+Runs in the agent's loop. A living nursery ends what a dead keeper left; keepers that outlive their nursery become
+children of the agent, which then does the same for them. A process can be stopped as well as killed: one that misses
+its deadline is killed from here, a keeper for its nursery to clean up, the nursery for the agent.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ from muster.wire.node.agents import AttemptKey
 log = logging.getLogger(__name__)
 
 _NURSERY_S = 6.0
-"""In which a nursery starts a keeper, and ends what a dead one left; both take milliseconds."""
+"""How long a nursery may take to start a keeper, or to end what a dead one left; both take milliseconds."""
 _STOPPED_S = 3.0
-"""After the grace, for a keeper that somebody stopped (SIGSTOP)."""
+"""Extra time after the grace period, for a keeper that was stopped (SIGSTOP)."""
 _BUSY_S = 90.0
-"""After the grace, for one that works: a container takes a while to remove."""
+"""Extra time after the grace period, for a running keeper: a container takes a while to remove."""
 _LOOK_S = 1.0
 _LAUNCHES = 3
-"""Of one attempt, by nurseries that did not live to start its keeper."""
+"""How often an attempt is launched, where nurseries died before they started its keeper."""
 
 # Without site-packages it is small and starts in 20 ms.
 _NURSERY = "import sys; sys.path.append(sys.argv[1]); from muster.agent.run.nursery import main; main()"
 
 
 class Owner(Protocol):
-    """Who has the keepers; called in the agent's loop."""
+    """The owner of the keepers; called in the agent's loop."""
 
     def keeper_said(self, key: AttemptKey, entry: Entry) -> None: ...
 
     def keeper_closed(self, key: AttemptKey) -> None:
-        """Once per keeper, when neither it nor anything below it is alive."""
+        """Called once per keeper, when neither it nor anything below it is alive."""
 
 
 @dataclass
@@ -62,15 +62,15 @@ class Kept:
     channel: Channel
     pid: int | None = None
     generation: int = 0
-    """Which nursery forked it."""
+    """The generation of the nursery that forked it."""
     launch: bytes = b""
-    """What the nursery was asked, with descriptors that the keeper takes along: until it is there."""
+    """The request to the nursery, with descriptors for the keeper; kept until it has started."""
     locks: list[int] = field(default_factory=list)
     launches: int = 1
     nursery_due: float = float("inf")
-    """When the nursery must have started it, or ended what it left."""
+    """Deadline for the nursery to start it, or to end what it left."""
     stop_due: float = float("inf")
-    """When it must have ended its ranks, since it was told to."""
+    """Deadline for it to end its ranks after a stop command."""
     silent: bool = False
     """Its channel is closed: it has ended or died."""
 
@@ -100,7 +100,7 @@ class KeeperPool:
     _channel: Channel | None = None
     _generation: int = 0
     _looked: float = 0.0
-    """When the deadlines were looked at last."""
+    """When the deadlines were last checked."""
 
     def start(self) -> None:
         """Start a nursery."""
@@ -121,10 +121,10 @@ class KeeperPool:
         theirs.close()
         self._channel = Channel(ours)
         self._generation += 1
-        self.selector.register(self._channel, selectors.EVENT_READ, self._hear_nursery)
+        self.selector.register(self._channel, selectors.EVENT_READ, self._read_nursery)
 
     def launch(self, key: AttemptKey, launch_file: Path, locks: Sequence[int]) -> None:
-        """Have the ranks started; the keeper takes the descriptors along."""
+        """Start the ranks; the keeper gets copies of the descriptors."""
         request = json.dumps({"key": f"{key[0]}.{key[1]}", "launch": str(launch_file)}).encode()
         ours, theirs = socket.socketpair()
         kept = self._kept[key] = Kept(key, Channel(ours), launch=request, locks=[os.dup(lock) for lock in locks])
@@ -132,14 +132,14 @@ class KeeperPool:
 
     def _ask_nursery(self, kept: Kept, theirs: socket.socket) -> None:
         kept.generation, kept.nursery_due = self._generation, time.monotonic() + _NURSERY_S
-        self.selector.register(kept.channel, selectors.EVENT_READ, lambda: self._hear_keeper(kept))
+        self.selector.register(kept.channel, selectors.EVENT_READ, lambda: self._read_keeper(kept))
         try:
             assert self._channel is not None
             descriptors = [theirs.fileno(), *kept.locks]
-            # Without waiting for a nursery that is stopped: it is replaced when its time is up.
+            # Does not block on a stopped nursery: it is replaced after its deadline.
             socket.send_fds(self._channel.socket, [kept.launch], descriptors, socket.MSG_DONTWAIT)
         except OSError as error:
-            # Closing the keeper's end tells this attempt so, too.
+            # Closing the keeper's end reports the failure for this attempt.
             log.warning("the nursery did not take the request of %s: %s", kept.key, error)
         theirs.close()
 
@@ -153,20 +153,20 @@ class KeeperPool:
             log.info("the keeper of %s is not listening", key)
 
     def enter(self, key: AttemptKey, command: SessionCommand, tunnel: int) -> bool:
-        """Have a session begun at the other end of a tunnel, of which the keeper gets its own descriptor."""
+        """Begin a session at the other end of a tunnel, of which the keeper gets its own descriptor."""
         kept = self._kept.get(key)
         if kept is None or kept.silent or kept.told_to_stop:
             return False
         return kept.channel.send(json.dumps(command).encode() + b"\n", tunnel)
 
     def tend(self) -> bool:
-        """Look after deadlines and what outlived its nursery; True when it wants to be called again soon."""
-        self._hold_to_deadlines(time.monotonic())
+        """Enforce deadlines and end orphans of a dead nursery; True when it should be called again soon."""
+        self._enforce_deadlines(time.monotonic())
         orphaned = [kept for kept in self._kept.values() if kept.generation < self._generation]
         lost = [kept for kept in orphaned if kept.silent and not self._launched_again(kept)]
         if not lost:
             return False
-        # A keeper that has not said its pid yet must not be taken for an orphan.
+        # A keeper that has not reported its pid yet must not be taken for an orphan.
         if any(kept.pid is None and not kept.silent for kept in self._kept.values()):
             return True
         if not self._end_orphans():
@@ -175,8 +175,8 @@ class KeeperPool:
             self._forget(kept)
         return False
 
-    def _hold_to_deadlines(self, now: float) -> None:
-        """End a keeper or a nursery that does not do its part; one that somebody stopped is set going first."""
+    def _enforce_deadlines(self, now: float) -> None:
+        """Kill keepers and a nursery that missed their deadlines; a stopped one is continued first."""
         if now < self._looked + _LOOK_S:
             return
         self._looked = now
@@ -188,15 +188,15 @@ class KeeperPool:
             elif kept.pid and not kept.silent and now > kept.stop_due + (_STOPPED_S if stopped else _BUSY_S):
                 log.error("the keeper of %s did not end its ranks in time, and is killed", kept.key)
                 processes.send(kept.pid, signal.SIGKILL)
-        asked = [kept for kept in self._kept.values() if kept.generation == self._generation]
-        overdue = [kept for kept in asked if now > kept.nursery_due]
+        current = [kept for kept in self._kept.values() if kept.generation == self._generation]
+        overdue = [kept for kept in current if now > kept.nursery_due]
         if overdue and self._nursery is not None:
             log.error("the nursery did not answer for %s in time, and is killed", overdue[0].key)
             # Its channel closes, and a new one takes over.
             self._nursery.kill()
 
     def _launched_again(self, kept: Kept) -> bool:
-        """Whether a keeper that its nursery never started is asked for once more. One that was would have said so."""
+        """Whether a keeper that its nursery never started is requested again; a started one would have reported."""
         if kept.pid is not None or kept.told_to_stop or kept.launches >= _LAUNCHES:
             return False
         log.warning("the keeper of %s is asked for again", kept.key)
@@ -206,7 +206,7 @@ class KeeperPool:
         return True
 
     def close(self, timeout_s: float = 5.0) -> None:
-        """Let go: keepers and nursery end by themselves."""
+        """Close the channels: keepers and nursery then end by themselves."""
         for kept in list(self._kept.values()):
             self._close_channel(kept)
         if self._channel is not None:
@@ -222,7 +222,7 @@ class KeeperPool:
                 self._nursery.kill()
                 processes.kill(below)
 
-    def _hear_nursery(self) -> None:
+    def _read_nursery(self) -> None:
         assert self._channel is not None
         messages = self._channel.receive()
         if messages is None:
@@ -244,9 +244,9 @@ class KeeperPool:
     def _gone(self, pid: int) -> None:
         for kept in list(self._kept.values()):
             if kept.pid == pid and kept.generation == self._generation:
-                # Hear what it said before it went.
+                # Read what it sent before it ended.
                 while not kept.silent:
-                    self._hear_keeper(kept)
+                    self._read_keeper(kept)
                 self._forget(kept)
 
     def _replace_nursery(self) -> None:
@@ -258,7 +258,7 @@ class KeeperPool:
         log.error("the nursery ended (%s); a new one is started", status)
         self.start()
 
-    def _hear_keeper(self, kept: Kept) -> None:
+    def _read_keeper(self, kept: Kept) -> None:
         entries: list[Entry] | None = kept.channel.receive()
         if entries is None:
             self._close_channel(kept)
@@ -304,19 +304,19 @@ class KeeperPool:
 
 
 def _is_stopped(pid: int) -> bool:
-    """Whether somebody stopped it by a signal; a debugger does it otherwise."""
+    """Whether it was stopped by a signal; a debugger's stop looks different."""
     process = processes.read(pid)
     return process is not None and process.state == "T"
 
 
 def sweep(mark: str, patience_s: float, clock: Callable[[], float], pause: Callable[[float], None]) -> list[int]:
-    """End what an earlier agent of this node left; its keepers get a moment to do it themselves and write it down."""
+    """End what an earlier agent of this node left; its keepers get a moment to do it themselves and record it."""
     deadline = clock() + patience_s
     ended: list[int] = []
     while left := processes.marked(NODE_MARK, mark):
         everything = processes.table()
         keepers = [pid for pid in left if "muster.agent.run.nursery" in processes.command_line(pid)]
-        # The keeper inside a container is known by its program: it carries the image's environment alone.
+        # The keeper inside a container is known by its program: it has only the image's environment.
         parents = {everything[pid].parent for pid in left if pid in everything}
         keepers += [pid for pid in parents if "agent/run/container/inside.py" in processes.command_line(pid)]
         kept = {process.pid for process in processes.descendants(keepers, everything)} | set(keepers)

@@ -11,7 +11,7 @@ from typing import Protocol
 from muster.agent.attempt import Attempt
 from muster.agent.refusal import Refusal
 from muster.agent.run.container import describe, sandbox
-from muster.agent.run.mpi.layout import HERE, Ground, MpiFiles
+from muster.agent.run.mpi.layout import HERE, Installation, MpiFiles
 from muster.agent.run.records import Launch, LaunchRank
 from muster.agent.run.runtime_copy import keeper_folder
 from muster.agent.run.variables import NODE_MARK, SYSTEM_PATH
@@ -24,7 +24,7 @@ from muster.host.sandbox import machine
 from muster.launch.expand import expand_all
 from muster.wire.node.plan import RankPlan
 
-# Of the agent's own variables: what a rank needs to be somebody, and to reach the world through this site's proxies.
+# The agent's own variables that a rank needs: its user, and this site's proxies.
 _KEPT = ("USER", "LOGNAME", "TZ", "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 # These make no sense in an image.
 _OF_THIS_HOST = ("HOME", "SHELL", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
@@ -34,13 +34,13 @@ _MLFLOW_HOOK = "mlflow"
 
 
 class Tracking(Protocol):
-    """Where a rank logs to by other means than Muster's own."""
+    """Where a rank logs to with other tools than Muster's own."""
 
     def variables(self, rank: int) -> dict[str, str]: ...
 
 
 class LaunchFiles:
-    """What the keeper of one attempt reads."""
+    """The files that the keeper of one attempt reads."""
 
     def __init__(self, attempt: Attempt, services: NodeServices, tracking: Tracking | None = None) -> None:
         """`tracking`: where the ranks find MLflow."""
@@ -69,7 +69,7 @@ class LaunchFiles:
             write_json(self._paths.container, container, mode=PRIVATE)
 
     def environment(self, rank: RankPlan) -> dict[str, str]:
-        """The whole environment of a rank: a known base, the user's variables, the plan's, and where things are."""
+        """The whole environment of a rank: a fixed base, the user's variables, the plan's, and paths."""
         prepared, used, agent_env = self._prepared, self._prepared.container, self._services.environ
         variables = prepared.environment.variables if prepared.environment else {}
         given = {**variables, **self._order.user_env, **rank.env}
@@ -83,9 +83,9 @@ class LaunchFiles:
         env["MUSTER_HOOKS"] = ",".join(RANK_HOOKS)
         runtime, own = str(self._services.runtime), given.get("PYTHONPATH", "")
         if not used:
-            env["TORCHINDUCTOR_CACHE_DIR"] = _compiled(agent_env)
+            env["TORCHINDUCTOR_CACHE_DIR"] = _torch_compile_cache(agent_env)
         if prepared.environment and not used:
-            # What a command adds with pip is the attempt's own: others use the same environment.
+            # Packages that a command adds with pip belong to the attempt: others use the same environment.
             added, version = self._paths.added, ".".join(prepared.environment.built.python.split(".")[:2])
             env["PIP_PREFIX"] = str(added)
             env["PATH"] = f"{prepared.python_bin}:{added / 'bin'}:{SYSTEM_PATH}"
@@ -93,21 +93,21 @@ class LaunchFiles:
         if self._tracking is not None:
             env["MUSTER_HOOKS"] += f",{_MLFLOW_HOOK}"
             env.update(self._tracking.variables(rank.rank))
-            env.update(_without_proxy(env))
+            env.update(_loopback_without_proxy(env))
         env.update(given)
         env["PYTHONPATH"] = f"{runtime}:{own}" if own else runtime
         env.update(self._muster_variables(rank.rank))
         return describe.rank_environment(used, self._paths, env, given) if used else env
 
     def _own_account(self) -> dict[str, str]:
-        """Who the ranks of a sandbox are."""
+        """The account variables of the ranks of a sandbox."""
         assert self._order.sandbox is not None
         account = sandbox.account_of(self._order.sandbox)
         user = {} if account is None else {"USER": account.name or str(account.uid)}
         return {"HOME": str(self._paths.home), **user, **({"LOGNAME": user["USER"]} if user else {})}
 
     def _muster_variables(self, rank: int) -> dict[str, str]:
-        """Where the agent put what a rank needs to find."""
+        """Muster's own variables: the paths that a rank needs."""
         prepared, paths = self._prepared, self._paths
         return {
             NODE_MARK: self._services.mark,
@@ -129,7 +129,7 @@ class LaunchFiles:
             if rank.wrapped:
                 wrapped.append((rank, env))
             else:
-                # Beside mpirun only services are started, which nothing waits for.
+                # Besides mpirun only services are started, which nothing waits for.
                 is_launcher = self._mpi is not None and rank.essential
                 ranks.append(self._rank(*(self._mpi.launcher(rank, env) if self._mpi and is_launcher else (rank, env))))
         return {
@@ -164,25 +164,29 @@ class LaunchFiles:
         prepared, used = self._prepared, self._prepared.container
         if prepared.mpi is None:
             return None
-        ground = HERE
+        installation = HERE
         if used is not None:
             library = keeper_folder(self._services.runtime)
-            ground = Ground(used.contents.executable, library, True, own_memory=used.engine.kind != APPTAINER)
+            installation = Installation(
+                used.contents.executable, library, True, own_memory=used.engine.kind != APPTAINER
+            )
         elif self._confined:
-            ground = Ground(machine.base_python(), keeper_folder(self._services.runtime), True, own_memory=True)
-        return MpiFiles(self._plan, self._paths, prepared.mpi, self._order.secret, ground)
+            installation = Installation(
+                machine.base_python(), keeper_folder(self._services.runtime), True, own_memory=True
+            )
+        return MpiFiles(self._plan, self._paths, prepared.mpi, self._order.secret, installation)
 
 
-def _without_proxy(env: Mapping[str, str]) -> dict[str, str]:
-    """A site's proxy does not lead to this machine's own loopback."""
+def _loopback_without_proxy(env: Mapping[str, str]) -> dict[str, str]:
+    """NO_PROXY with loopback, which a site's proxy cannot reach."""
     names = [name for name in ("no_proxy", "NO_PROXY") if env.get(name)] or ["no_proxy", "NO_PROXY"]
     if not any(env.get(name) for name in ("http_proxy", "HTTP_PROXY")):
         return {}
     return {name: ",".join(filter(None, (env.get(name), "127.0.0.1"))) for name in names}
 
 
-def _compiled(agent_env: Mapping[str, str]) -> str:
-    """Where torch.compile keeps what it made without Muster, so that runs share it with each other and with the user.
+def _torch_compile_cache(agent_env: Mapping[str, str]) -> str:
+    """The cache that torch.compile uses without Muster, so that runs share it with each other and with the user.
 
     It would look in the rank's own TMPDIR.
     """

@@ -1,8 +1,8 @@
-"""Whether the kernel killed for want of memory around a keeper. Standard library only, and valid in Python 3.8.
+"""Whether the kernel's OOM killer struck around a keeper. Standard library only, and valid in Python 3.8.
 
-It counts in the memory cgroup of the process that it killed. A rank may have one of its own (`cgexec`, a script,
-Slurm), which in version 1 its parent does not count too; and once dead it does not say which. So the cgroups of all
-processes are looked up while they live: often at first, and then now and then.
+It counts kills in the memory cgroup of the killed process. A rank may have a cgroup of its own (`cgexec`, a script,
+Slurm), whose kills version 1 does not add to the parent's; and a dead process no longer shows its cgroup. So the
+cgroups of all processes are looked up while they live: often at first, less often later.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _FIRST_LOOK_S = 0.05
 
 
 class MemoryWatch:
-    """Remembers the counts of a while ago: only kills around an exit have to do with it."""
+    """Keeps the counts of a while ago: only kills around an exit are related to it."""
 
     def __init__(self) -> None:
         own = processes.oom_kills()
@@ -28,11 +28,11 @@ class MemoryWatch:
         self._next_look = self._window_began + _FIRST_LOOK_S
 
     def wait_s(self, now: float) -> float:
-        """How long nothing needs to be looked at."""
+        """How long until the next look."""
         return max(0.0, self._next_look - now)
 
     def look(self, now: float, processes_below: Callable[[], Collection[int]]) -> None:
-        """See where the processes are, and what their cgroups count, when it is time."""
+        """Record the cgroups of the processes and their counts, when it is time."""
         if now < self._next_look:
             return
         for pid in processes_below():

@@ -1,7 +1,7 @@
 """The nursery of a node: forks keepers, and ends what a dead keeper left. Standard library only.
 
-Started with the descriptor of a socket to the agent as its last argument. One per agent. A keeper's orphans become
-its children, because it is the next sub-reaper above; so a child that is not a keeper is something to be ended.
+Its last argument is the descriptor of a socket to the agent. One per agent. A keeper's orphans become its children,
+because it is the next sub-reaper above; so a child that is not a keeper must be ended.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class Nursery:
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
 
     def _serve(self) -> None:
-        """One request: where the launch file is, with the keeper's socket and the port locks that come along."""
+        """Serve one request: the path of the launch file, with the keeper's socket and the port locks."""
         try:
-            # The kernel does not glue together two messages that carry descriptors.
+            # The kernel does not merge two messages that carry descriptors.
             data, descriptors, _, _ = socket.recv_fds(self._agent.socket, 65536, 64)
         except OSError:
             data, descriptors = b"", []
@@ -78,14 +78,14 @@ class Nursery:
             os.close(descriptor)
 
     def _become_keeper(self, launch_file: str, descriptors: list[int]) -> None:
-        """In the child: never returns. The locks of ports and the like stay open until it exits."""
+        """In the child: never returns. Locks of ports and the like stay open until it exits."""
         try:
             self._agent.close()
             for end in (self._wake, self._wake_write):
                 os.close(end)
             self._wake, self._wake_write = os.pipe()
             self._watch_children()
-            # The nursery may be older than the machine's time of day; from here on the attempt's times are durations.
+            # The clock may have been set since the nursery started; from here on the attempt's times are durations.
             clock.CLOCK.adopt(clock.CLOCK.jump_s())
             os.setsid()
             processes.become_subreaper()
@@ -117,7 +117,7 @@ class Nursery:
                 self._lost.append((pid, status))
 
     def _end_orphans(self) -> None:
-        """Kill every child that is no keeper, with all that is below it; then say so."""
+        """Kill every child that is not a keeper, with its descendants; then report it."""
         everything = processes.table()
         orphans = [
             process

@@ -1,4 +1,4 @@
-"""What agent, keepers and the programs around mpirun hand each other: the launch file, the journal, tables, channels.
+"""Formats shared by agent, keepers and the programs around mpirun: launch file, journal, tables, channels.
 
 Standard library only, and valid in the Python 3.8 of an image.
 """
@@ -15,7 +15,7 @@ from muster.host import clock
 
 _DESCRIPTORS = 8
 _MOST_DESCRIPTORS = 256
-"""That have come and were not taken: more come from nobody who means well."""
+"""Limit of received descriptors that were not taken yet; no honest sender reaches it."""
 _LONGEST_LINE = 4 << 20
 
 # The launch file
@@ -35,14 +35,14 @@ class LaunchRank(TypedDict):
 
 
 class LaunchPmix(TypedDict):
-    """Where Slurm's stand-ins for ranks report, and what starts a rank for one of them."""
+    """Where Slurm's stand-ins for ranks report, and the program that starts a rank for one of them."""
 
     folder: str
     program: str
 
 
 class LaunchMpi(TypedDict):
-    """What a keeper needs to know of an MPI job."""
+    """What a keeper needs to know about an MPI job."""
 
     fifo: str
     ranks: list[int]
@@ -83,7 +83,7 @@ class LaunchContainer(TypedDict):
 
 
 class RankCommand(TypedDict):
-    """What one rank that mpirun starts runs."""
+    """The command of one rank that mpirun starts."""
 
     argv: list[str]
     expand: bool
@@ -112,7 +112,7 @@ class RemoteTable(TypedDict):
 
 @final
 class StopCommand(TypedDict):
-    """What the agent says to a keeper."""
+    """Tells a keeper to stop its ranks."""
 
     grace_s: float
     reason: str
@@ -120,7 +120,7 @@ class StopCommand(TypedDict):
 
 @final
 class SessionCommand(TypedDict):
-    """What the agent says to a keeper when somebody enters: a descriptor comes along, the other side of the tunnel."""
+    """Tells a keeper to begin a session; the descriptor of the tunnel's other end comes along."""
 
     session: str
     """shell | stacks | port"""
@@ -130,12 +130,12 @@ class SessionCommand(TypedDict):
     """Rows, columns and type."""
     port: int
     addresses: list[str]
-    """Where the rank's ports may be."""
+    """Addresses that the rank may listen on."""
     py_spy: str
-    """Where the agent has it; empty: nowhere."""
+    """The agent's py-spy; empty: it has none."""
 
 
-# The journal, which the agent also hears line by line
+# The journal, which the agent also receives line by line
 
 
 class KeeperEntry(TypedDict):
@@ -152,7 +152,7 @@ class StartedEntry(TypedDict):
 
 
 class RunningEntry(TypedDict):
-    """Every rank that the keeper itself starts has been started."""
+    """All ranks that the keeper itself starts have been started."""
 
     kind: Literal["running"]
     at: float
@@ -184,7 +184,7 @@ class ExitedEntry(ExitedRequired, total=False):
     lost_with: str
     """Nobody saw its end."""
     waited: bool
-    """Its log complains of others."""
+    """Its log blames other ranks."""
     said_at: float
     """When it last wrote to its log."""
 
@@ -210,7 +210,7 @@ Entry = Union[  # noqa: UP007
 ]
 
 Value = Union[None, bool, int, float, str, List[int]]  # noqa: UP006, UP007
-"""Of a field of an entry."""
+"""The type of an entry's field."""
 
 
 def _parsed(line: bytes) -> Any:
@@ -244,7 +244,7 @@ _MOST_TEXT, _MOST_NUMBER, _MOST_ITEMS = 4096, 1 << 53, 10_000
 
 
 def entry_of(value: Any) -> Entry | None:
-    """An entry that somebody says who is not to be trusted; None where it is none, or not like one."""
+    """Validate an entry from an untrusted sender; None where it is not a valid entry."""
     fields = _FIELDS.get(value["kind"]) if isinstance(value, dict) and isinstance(value.get("kind"), str) else None
     if fields is None or not _is_like(value.get("at"), (int, float)):
         return None
@@ -261,7 +261,7 @@ def _is_like(value: Any, kinds: Tuple[type, ...]) -> bool:  # noqa: UP006
     if type(value) not in kinds:
         return False
     if isinstance(value, str):
-        # Half of a surrogate pair is no text.
+        # A lone surrogate is not text.
         return len(value) <= _MOST_TEXT and value.encode("utf-8", "ignore").decode() == value
     if isinstance(value, list):
         return len(value) <= _MOST_ITEMS and all(_is_like(item, _NUMBER) for item in value)
@@ -269,7 +269,7 @@ def _is_like(value: Any, kinds: Tuple[type, ...]) -> bool:  # noqa: UP006
 
 
 class Channel:
-    """A socket on which both sides say JSON values, one per line, some with a descriptor."""
+    """A socket on which both sides send JSON values, one per line, some with a descriptor."""
 
     def __init__(self, end: socket.socket) -> None:
         self.socket = end
@@ -309,7 +309,7 @@ class Channel:
         return self._descriptors.pop(0) if self._descriptors else None
 
     def send(self, line: bytes, descriptor: int | None = None) -> bool:
-        """Say a line, without waiting for somebody who is busy or gone; False when it was not heard."""
+        """Send a line without blocking on a busy or vanished receiver; False when it was not sent."""
         along = [] if descriptor is None else [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor]))]
         try:
             return self.socket.sendmsg([line], along, socket.MSG_DONTWAIT) == len(line)

@@ -11,7 +11,7 @@ _PACKAGE = Path(muster.agent.__file__).parents[1]
 _PARTS = ("__init__.py", "run.py", "errors.py", "runtime", "scoring", "rankfiles", "horovod_compat")
 _ENTRY_POINTS = "[fsspec.specs]\nazureml = muster.rankfiles:AzureMLFileSystem\n"
 _METADATA = "Metadata-Version: 2.1\nName: muster-ranks\nVersion: 1\n"
-"""By these fsspec finds what it does not bring itself, though Muster is not installed there."""
+"""Entry points by which fsspec finds Muster's file system where Muster is not installed."""
 _KEEPER_PARTS = (
     "__init__.py",
     "errors.py",
@@ -22,7 +22,7 @@ _KEEPER_PARTS = (
     "agent/run/records.py",
     "agent/run/sessions/__init__.py",
     "agent/run/sessions/carrier.py",
-    "agent/run/sessions/place.py",
+    "agent/run/sessions/session_rank.py",
     "agent/run/sessions/port.py",
     "agent/run/sessions/process.py",
     "agent/run/sessions/python_stacks.py",
@@ -55,7 +55,7 @@ def install(folder: Path) -> None:
 
 
 def keeper_folder(runtime: Path) -> Path:
-    """The copy of Muster from which its own programs run in a container."""
+    """The copy of Muster whose programs run in a container."""
     return runtime.with_name(f"{runtime.name}-keeper")
 
 

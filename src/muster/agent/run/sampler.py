@@ -36,13 +36,13 @@ class Sampler(threading.Thread):
         self.last: dict[str, float] = self._meter.read()
 
     def add(self, key: AttemptKey, file: Path) -> None:
-        """Not at once: an attempt that is over in a moment needs no sample, and a rate needs some time."""
+        """Sample an attempt, not at once: a very short one needs no sample, and a rate needs some time."""
         with self._lock:
             self._due[key] = (file, time.monotonic() + FIRST_SAMPLE_S)
         self._changed.set()
 
     def remove(self, key: AttemptKey) -> None:
-        """After this nothing more is written for the attempt."""
+        """Stop sampling an attempt: after this nothing more is written for it."""
         with self._lock:
             self._due.pop(key, None)
 

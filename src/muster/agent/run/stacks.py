@@ -1,8 +1,8 @@
-"""Where processes are before they are ended: each Python below a rank is asked to write its stacks to its log.
+"""Stack dumps before processes are ended: each Python below a rank is asked to write its stacks to its log.
 
 Standard library only: it is part of the keeper. The answer comes from `muster.runtime.parts.stacks`, in a signal
 handler that works while the process hangs; a process without a handler would die of the signal, and is left alone.
-Below the stacks stand the lines of the user's own code that they name, which the handler cannot read.
+Below the stacks follow the lines of the user's own code that they name, which the handler cannot read.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _LONGEST_SOURCE = 160
 
 
 def has_waited(log: str) -> bool:
-    """Whether a rank that failed complains of others at the end of its log, so that it matters where those are."""
+    """Whether a failed rank blames others at the end of its log, so that their stacks matter."""
     try:
         with open(log, "rb") as file:  # noqa: PTH123
             file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
@@ -56,7 +56,7 @@ def has_waited(log: str) -> bool:
 
 
 def last_said(log: str) -> float | None:
-    """When something was last written to a log; None where nothing was."""
+    """When a log was last written to; None: never."""
     try:
         found = os.stat(log)  # noqa: PTH116
     except OSError:
@@ -65,12 +65,12 @@ def last_said(log: str) -> float | None:
 
 
 def complains(text: bytes) -> bool:
-    """Whether the end of a log may speak of other ranks."""
+    """Whether the end of a log may be about other ranks."""
     return bool(_WAITED.search(text[-_TAIL_BYTES:]))
 
 
 def show(living: Iterable[processes.Process], ranks: Mapping[int, int]) -> None:
-    """Have each process write its stacks, under a line that says whose they are; `ranks`: pids of ranks."""
+    """Have each process write its stacks, below a line that says whose they are; `ranks`: pids of ranks."""
     below = [process for process in living if not process.dead and not processes.is_part_of_parent(process)]
     asked = [process for process in below if answers(process.pid)][:_MOST]
     parents = {process.pid: process.parent for process in below}
@@ -90,7 +90,7 @@ def show(living: Iterable[processes.Process], ranks: Mapping[int, int]) -> None:
 
 
 def collect(log: str, folder: str, cwd: str) -> None:
-    """Add to a launcher's log where its processes were when it ended them, each of which has left a file."""
+    """Add the stacks of a launcher's processes, which each left a file, to the launcher's log."""
     try:
         with os.scandir(folder) as entries:
             names = [entry.name for entry in entries if _LEFT.fullmatch(entry.name)]
@@ -117,13 +117,13 @@ def collect(log: str, folder: str, cwd: str) -> None:
 
 
 def answers(pid: int) -> bool:
-    """Whether a process has a handler for the signal; one without would die of it."""
+    """Whether a process has a handler for the signal; without one it would die."""
     mask = _CAUGHT.search(_contents(pid, "status"))
     return NUMBER > 0 and bool(mask and int(mask[1], 16) >> (NUMBER - 1) & 1)
 
 
 def _rank_of(pid: int, ranks: Mapping[int, int], parents: Mapping[int, int]) -> str:
-    """The rank that a launcher gave a process, or that of the rank below which it runs."""
+    """The rank that a launcher gave a process, or the rank that it descends from."""
     own = _RANK.search(_contents(pid, "environ"))
     if own:
         return own[1].decode()
@@ -134,7 +134,7 @@ def _rank_of(pid: int, ranks: Mapping[int, int], parents: Mapping[int, int]) -> 
 
 
 def say(pid: int, line: str) -> tuple[tuple[int, int], int] | None:
-    """A line in the process's own standard error, where that is a file: which one, and how long it was before."""
+    """Write a line to the process's own standard error, where that is a file; returns the file and its size before."""
     try:
         descriptor = os.open(f"/proc/{pid}/fd/2", os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK)
     except OSError:
@@ -152,12 +152,12 @@ def say(pid: int, line: str) -> tuple[tuple[int, int], int] | None:
 
 
 def _add_sources(pid: int, offset: int) -> None:
-    """The source of the user's own lines that the stacks in a process's log name."""
+    """Add the source of the user's own lines that the stacks in a process's log name."""
     try:
         with open(f"/proc/{pid}/fd/2", "rb") as log:  # noqa: PTH123
             log.seek(offset)
             shown = log.read(_MOST_STACKS_BYTES)
-        # As the process sees its files: in its folder, in its container.
+        # Paths as the process sees them: in its folder, in its container.
         if text := _sources(shown, f"/proc/{pid}/root", f"/proc/{pid}/cwd"):
             with open(f"/proc/{pid}/fd/2", "ab") as log:  # noqa: PTH123
                 log.write(text)
@@ -173,9 +173,9 @@ def _sources(shown: bytes, root: str, cwd: str) -> bytes:
 def _source(file: bytes, line: int, root: str, cwd: str) -> bytes:
     """One line of a script."""
     path = os.fsdecode(file)
-    place = f"{root}{path}" if path.startswith("/") else f"{cwd}/{path}"
+    file_path = f"{root}{path}" if path.startswith("/") else f"{cwd}/{path}"
     try:
-        with open(place, "rb") as script:  # noqa: PTH123
+        with open(file_path, "rb") as script:  # noqa: PTH123
             lines = script.read(_MOST_SCRIPT_BYTES).split(b"\n", line)
     except (OSError, ValueError):
         return b""

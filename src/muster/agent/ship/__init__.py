@@ -1,1 +1,1 @@
-"""What ranks print and leave behind, brought to the server: streams, checkpoints, files and outputs."""
+"""Ships what ranks print and leave behind to the server: streams, checkpoints, files and outputs."""

@@ -1,7 +1,7 @@
-"""Checkpoints on the node: what a job published is taken whole and sent to the store; fetched before it resumes.
+"""Checkpoints on the node: sent to the store when a job publishes them; fetched before it resumes.
 
 A checkpoint is a file or folder directly in MUSTER_CHECKPOINT_DIR. While it is being written its name begins with `.`
-or ends in `.tmp`; renaming it publishes it. What was written under its final name counts once it has been left alone
+or ends in `.tmp`; renaming it publishes it. One that was written under its final name counts once it has not changed
 for a while.
 """
 
@@ -49,16 +49,16 @@ class Watched:
     paths: AttemptPaths
     unwanted: threading.Event
     renamed: set[str] = field(default_factory=set)
-    """Names that were given by renaming, so that what bears them is complete."""
+    """Names that were given by renaming: those checkpoints are complete."""
     taken: dict[str, Signature] = field(default_factory=dict)
     refused: bool = False
-    """The attempt is over for the server: nothing more is taken of it."""
+    """The attempt is over for the server, which accepts nothing more of it."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A checkpoint as it lies there."""
+    """A checkpoint as it is on disk."""
 
     path: Path
     at: float
@@ -67,7 +67,7 @@ class Entry:
 
 
 class Publisher(threading.Thread):
-    """Takes what the jobs of this node publish."""
+    """Sends what the jobs of this node publish."""
 
     def __init__(self, link: Link) -> None:
         super().__init__(name="checkpoints", daemon=True)
@@ -82,7 +82,7 @@ class Publisher(threading.Thread):
         self._wake.set()
 
     def finish(self, order: Order, paths: AttemptPaths, unwanted: threading.Event) -> None:
-        """No process is left: take what is still to be taken. Returns when it is with the server."""
+        """No process is left: send the rest. Returns when the server has it."""
         self._take(self._watched.pop(order.key, Watched(order, paths, unwanted)))
 
     def close(self) -> None:
@@ -113,7 +113,7 @@ class Publisher(threading.Thread):
             log.warning("the checkpoints of %s cannot be taken: %s", watched.order.key, error)
 
     def _publish(self, watched: Watched, entry: Entry) -> bool:
-        """Send one checkpoint, as often as it takes; False when it changed under way."""
+        """Send one checkpoint, with retries; False when it changed meanwhile."""
         staged = watched.paths.root / "publishing"
         shutil.rmtree(staged, ignore_errors=True)
         backoff = Backoff()
@@ -138,8 +138,8 @@ class Publisher(threading.Thread):
         return False
 
     def _send(self, order: Order, entry: Entry, staged: Path, manifest: tuple[HashedFile, ...]) -> None:
-        said = json.dumps([entry.path.name, to_json(manifest)], sort_keys=True)
-        key = hashlib.sha256(said.encode()).hexdigest()
+        identity = json.dumps([entry.path.name, to_json(manifest)], sort_keys=True)
+        key = hashlib.sha256(identity.encode()).hexdigest()
         for file in manifest:
             with (staged / file.path).open("rb") as source:
                 self._link.put_checkpoint_file(order, key, file, files.body_of(source, file.size))
@@ -147,7 +147,7 @@ class Publisher(threading.Thread):
 
 
 def look(folder: Path, renamed: Collection[str], taken: Mapping[str, Signature], now: float) -> list[Entry]:
-    """Finished checkpoints that have not been taken as they are now, the oldest first."""
+    """Finished checkpoints that have not been sent in their current state, the oldest first."""
     found = []
     for item in os.scandir(folder) if folder.is_dir() else ():
         if not is_finished(item.name) or item.is_symlink():
@@ -166,13 +166,13 @@ def is_finished(name: str) -> bool:
 
 
 Share = Callable[[int, Sequence[CheckpointFile], Path], bool]
-"""Puts a checkpoint's files into a folder together with other nodes; False: they are to be fetched alone."""
+"""Fetches a checkpoint's files into a folder together with other nodes; False: this node must fetch them alone."""
 
 
 def fetch(
     order: Order, paths: AttemptPaths, link: Link, share: Share = lambda checkpoint, files, folder: False
 ) -> tuple[int | None, str | None, list[str]]:
-    """Put the newest good checkpoint in place; returns which it is, where, and what is to be said of damaged ones.
+    """Fetch the newest intact checkpoint; returns which it is, its folder, and a note about damaged ones.
 
     Raises when the server is away.
     """
@@ -199,7 +199,7 @@ def fetch(
 
 
 class Damaged(Exception):
-    """A file is not what its manifest says."""
+    """A file does not match its manifest."""
 
 
 def _fetch_file(file: CheckpointFile, target: Path, checkpoint: int, run: str, link: Link) -> None:
@@ -214,7 +214,7 @@ def _fetch_file(file: CheckpointFile, target: Path, checkpoint: int, run: str, l
 
 
 def _signature(path: Path) -> Signature:
-    """What changes when anything in it does: empty when it went away."""
+    """A signature that changes with any of its files; empty when it is gone."""
     try:
         parts = [path, *sorted(path.rglob("*"))] if path.is_dir() else [path]
         statuses = [(part, part.lstat()) for part in parts]
@@ -226,7 +226,7 @@ def _signature(path: Path) -> Signature:
 
 
 def _link_tree(source: Path, target: Path) -> None:
-    """The same files by other names: they stay when the job removes or replaces its own."""
+    """Hard links to the same files: they stay when the job removes or replaces its own."""
     for path in [source] if source.is_file() else sorted(source.rglob("*")):
         if path.is_file() and not path.is_symlink():
             copy = target / (path.relative_to(source) if source.is_dir() else path.name)
@@ -235,19 +235,19 @@ def _link_tree(source: Path, target: Path) -> None:
 
 
 def _take(folder: Path, inner: Path, copy: Path) -> None:
-    """One file by another name, or a copy of it; a folder that became a link meanwhile is not followed."""
+    """A hard link to one file, or a copy; a folder that was replaced by a link meanwhile is not followed."""
     with folder_inside(folder, inner.parent) as parent:
         try:
             os.link(inner.name, copy, src_dir_fd=parent, follow_symlinks=False)
         except FileExistsError:
-            # From a try that was cut short.
+            # From a try that was interrupted.
             return
         except OSError:
             _copy(folder, inner, copy)
 
 
 def _copy(folder: Path, inner: Path, copy: Path) -> None:
-    """The whole file, or nothing that could be taken for it."""
+    """Copy the whole file, or leave nothing that could be taken for it."""
     try:
         with os.fdopen(open_inside(folder, inner), "rb") as reading, copy.open("xb") as writing:
             shutil.copyfileobj(reading, writing, _PIECE)

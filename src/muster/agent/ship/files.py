@@ -1,4 +1,4 @@
-"""What a job leaves behind: found after its end, and sent to the server."""
+"""Files that a job leaves behind: found after its end, and sent to the server."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ _MOST_NOTES = 5
 
 @dataclass
 class Found:
-    """Files to keep, by the name under which they are kept; and what was left out, in words."""
+    """Files to keep, by the name under which they are kept; and descriptions of what was left out."""
 
     files: dict[str, Path] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
     kept_too: list[str] = field(default_factory=list)
-    """What is kept although it lies elsewhere, in words."""
+    """Descriptions of what is kept from other folders."""
 
 
 def find(paths: AttemptPaths) -> Found:
@@ -69,7 +69,7 @@ def find(paths: AttemptPaths) -> Found:
 
 
 def settle(folder: Path, root: Path) -> list[str]:
-    """When no process is left: links to files of the job become files themselves. What had to be left out, in words."""
+    """When no process is left: replace links to files of the job by the files. Returns what had to be left out."""
     found = Found()
     if folder.is_dir() and not folder.is_symlink():
         _walk(folder, "", root, (), found)
@@ -115,7 +115,7 @@ def _walk(folder: Path, name: str, root: Path, above: tuple[tuple[int, int], ...
 
 
 def _inside(path: Path, root: Path) -> bool:
-    """Whether a link leads to what is the job's own: not to the agent's records of it, which hold grants."""
+    """Whether a link leads to the job's own files: not to the agent's records, which contain grants."""
     try:
         inner = path.resolve(strict=True).relative_to(root.resolve())
     except (OSError, RuntimeError, ValueError):
@@ -124,17 +124,17 @@ def _inside(path: Path, root: Path) -> bool:
 
 
 def readable(name: str) -> str:
-    """A file name as UTF-8 text; bytes that are none are written as `\\xNN`."""
+    """A file name as UTF-8 text; invalid bytes are written as `\\xNN`."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 class Unreadable(Exception):
-    """A file that was found and then could not be read."""
+    """A file that was found and could not be read."""
 
 
 @dataclass
 class SentFiles:
-    """What became of an attempt's files; several threads fill it in."""
+    """The outcome of sending an attempt's files; filled in by several threads."""
 
     left_out: list[str]
     """In words."""
@@ -145,7 +145,7 @@ class SentFiles:
 
 
 def first_few(left_out: Sequence[str]) -> list[str]:
-    """What was left out, in a few notes however much it is."""
+    """What was left out, in a few notes, however many files it was."""
     more = len(left_out) - _MOST_NOTES
     return [*left_out[:_MOST_NOTES], *([f"{more:,} more like these"] if more > 0 else [])]
 
@@ -153,7 +153,7 @@ def first_few(left_out: Sequence[str]) -> list[str]:
 def send_all(
     order: Order, paths: AttemptPaths, link: Link, unwanted: threading.Event, doing: Callable[[str], None]
 ) -> SentFiles:
-    """Send every file that the job left, as often as it takes: small ones together, several calls at once."""
+    """Send every file that the job left, with retries: small ones batched, several calls at once."""
     found = find(paths)
     sent = SentFiles(list(found.left_out), list(found.kept_too))
     waiting: queue.SimpleQueue[Parcel] = queue.SimpleQueue()
@@ -227,7 +227,7 @@ class _Sender:
             except AccessDenied as error:
                 self._again(parcel, error, backoff)
             except UserError as error:
-                # Refused for good: whichever of them it is, the others must not wait for it.
+                # Refused for good: whichever file is to blame, the others must not wait for it.
                 if len(parcel) == 1:
                     self._sent.left_out.append(f"{parcel[0][0]}: the server refuses it: {error.message}")
                     return
@@ -287,7 +287,7 @@ def _content(path: Path) -> bytes:
 
 
 def _opened(path: Path) -> BufferedReader:
-    # A fifo that took the file's place must not hold the agent up.
+    # A fifo that replaced the file must not block the agent.
     file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb")
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
@@ -302,7 +302,7 @@ def measure(path: Path) -> hashing.Measured:
 
 
 def body_of(file: BinaryIO, size: int, unwanted: threading.Event | None = None) -> Body:
-    """What is sent of a file: a small body of known length can be repeated on a stale connection."""
+    """The request body of a file: a small one of known length can be repeated on a stale connection."""
     return file.read() if size <= _PIECE else _pieces(file, unwanted)
 
 

@@ -22,7 +22,7 @@ class Masker:
         spellings = {text for value in values for text in _spellings(value)}
         self._patterns = sorted((text for text in spellings if len(text) >= LEAST), key=len, reverse=True)
         self.overlap = max((len(text) for text in self._patterns), default=1) - 1
-        """Bytes before a piece that may begin a secret which ends in it."""
+        """How many bytes before a piece may begin a secret that ends in it."""
 
     def mask(self, data: bytes) -> bytes:
         """The data with every secret replaced by as many asterisks."""
@@ -35,7 +35,7 @@ class Masker:
         return bytes(masked)
 
     def unfinished(self, data: bytes) -> int:
-        """How many bytes at the end may be the beginning of a secret: they wait for what follows."""
+        """How many bytes at the end may begin a secret: they are held back until more follows."""
         longest = 0
         for text in self._patterns:
             most = min(len(text) - 1, len(data))
@@ -45,13 +45,13 @@ class Masker:
 
 
 def make_masker(values: Iterable[str]) -> Masker | None:
-    """None where there is nothing to mask, so that nothing is paid for it."""
+    """A masker; None where there is nothing to mask, so that it costs nothing."""
     given = [value for value in values if value]
     return Masker(given) if given else None
 
 
 def _suffix(data: bytes, text: bytes, longer_than: int, most: int) -> int:
-    """The longest end of the data that begins the text, if it is longer than what is known already."""
+    """The longest suffix of the data that is a prefix of the text, if it is longer than `longer_than`."""
     tail = data[len(data) - most :]
     at = tail.find(text[:1])
     while at != -1 and most - at > longer_than:
@@ -69,7 +69,7 @@ def _places(data: bytes, text: bytes) -> Iterator[int]:
 
 
 def _spellings(value: str) -> Iterator[bytes]:
-    """A secret as it is, and as tools write it: base64 in every alignment, for URLs, in JSON, line by line."""
+    """A secret as it is, and as tools write it: base64 in every alignment, URL-quoted, in JSON, line by line."""
     raw = value.encode()
     yield raw
     yield from _base64(raw)
@@ -87,7 +87,7 @@ def _spellings(value: str) -> Iterator[bytes]:
 
 
 def _base64(raw: bytes) -> Iterator[bytes]:
-    """The characters that depend on the secret alone, wherever in a longer text it begins."""
+    """The base64 characters that depend only on the secret, for every alignment in a longer text."""
     for before in range(3):
         for alphabet in (base64.b64encode, base64.urlsafe_b64encode):
             encoded = alphabet(b"\0" * before + raw)

@@ -43,14 +43,14 @@ class Watched:
     mover: Mover
     items: list[tuple[OutputOrder, Access]]
     sent: dict[str, Files] = field(default_factory=dict)
-    """By output and path: what was sent before the end, and under which name."""
+    """By output and path: what was sent before the job's end, and under which name."""
     undelivered: list[Refusal] = field(default_factory=list)
-    """What is not where it belongs, and why."""
+    """Outputs that were not delivered, and why."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def apart(self) -> str:
-        """Where an attempt's files lie until it has succeeded."""
+        """The folder of an attempt's files until it has succeeded."""
         node = f"node_{self.order.node_rank}/" if self.order.num_nodes > 1 else ""
         return f"attempts/{self.order.run}.{self.order.attempt}/{node}"
 
@@ -69,7 +69,7 @@ class Sender(threading.Thread):
     def watch(self, order: Order, paths: AttemptPaths, unwanted: threading.Event) -> None:
         watched = self._of(order, paths, unwanted)
         if order.sandbox is not None:
-            # Where a path leads may change while it is read: what strangers write is sent once they have ended.
+            # A sandboxed rank may swap a path while it is read: its files are sent once it has ended.
             return
         if any(item.mode == "rw_mount" and access.folder for item, access in watched.items):
             self._watched[order.key] = watched
@@ -82,7 +82,7 @@ class Sender(threading.Thread):
     def run(self) -> None:
         took_s = 0.0
         while not self._closing:
-            # Many files take long to look at: then it is done less often.
+            # Many files take long to scan: then it is done less often.
             self._wake.wait(max(OUTPUT_POLL_S, 20 * took_s) if self._watched else None)
             self._wake.clear()
             began = time.monotonic()
@@ -98,7 +98,7 @@ class Sender(threading.Thread):
         self._link.close()
 
     def _give_up_early(self, watched: Watched, error: Failed) -> None:
-        """Said while the job can still be stopped; at its end it is tried once more."""
+        """Report while the job can still be stopped; at its end it is tried once more."""
         self._watched.pop(watched.order.key, None)
         text = f"outputs cannot be sent while the job runs: {error.message}. They are tried once more at its end"
         self._services.note(watched.order, "warning", text)
@@ -106,7 +106,7 @@ class Sender(threading.Thread):
     def finish(
         self, order: Order, paths: AttemptPaths, unwanted: threading.Event, succeeded: bool
     ) -> tuple[list[str], list[Refusal]]:
-        """No process is left: send everything where it belongs. Returns notes for the run, and what did not arrive."""
+        """No process is left: deliver everything. Returns notes for the run, and what was not delivered."""
         watched = self._watched.pop(order.key, None) or self._of(order, paths, unwanted)
         notes: list[str] = []
         with watched.lock:
@@ -121,7 +121,7 @@ class Sender(threading.Thread):
         return Watched(order, paths, Mover(self._services.mark, unwanted), items, _read(paths.sent_outputs))
 
     def _send_settled(self, watched: Watched) -> None:
-        """While the job runs: files that it has left alone go to the attempt's own folder in the datastore."""
+        """While the job runs: send files that no longer change to the attempt's own folder in the datastore."""
         for item, access in watched.items:
             if item.mode != "rw_mount" or not access.folder or watched.mover.unwanted.is_set():
                 continue
@@ -149,11 +149,11 @@ class Sender(threading.Thread):
         while not watched.mover.unwanted.is_set():
             try:
                 found = self._measure(watched, folder, watched.sent.get(item.name, {}))
-                return self._bring(watched, item, access, found, succeeded)
+                return self._deliver(watched, item, access, found, succeeded)
             except Abandoned:
                 break
             except Trouble as error:
-                # The server is away: nothing is lost by waiting for it.
+                # The server is away: waiting for it loses nothing.
                 log.info("%s: output %s waits for the server: %s", watched.order.key, item.name, error)
             except Failed as error:
                 log.warning("%s: output %s was not sent: %s", watched.order.key, item.name, error.message)
@@ -174,13 +174,13 @@ class Sender(threading.Thread):
         for what in first_few(left_out):
             self._services.note(watched.order, "warning", f"output {name}: left out {what}")
 
-    def _bring(self, watched: Watched, item: OutputOrder, access: Access, found: Files, succeeded: bool) -> list[str]:
-        """Once it is known how the attempt ended: to the output's folder, or apart from it."""
+    def _deliver(self, watched: Watched, item: OutputOrder, access: Access, found: Files, succeeded: bool) -> list[str]:
+        """Once it is known how the attempt ended: deliver to the output's folder, or apart from it."""
         order, label = watched.order, access.label or access.url
         if not found:
             return []
         if not access.folder:
-            return self._bring_file(watched, item, access, found, succeeded)
+            return self._deliver_file(watched, item, access, found, succeeded)
         names: Mapping[str, str | None] = {path: path for path in found}
         if order.num_nodes > 1:
             succeeded, names = self._claim(watched, item, found)
@@ -199,10 +199,10 @@ class Sender(threading.Thread):
         what = f"{_files(renamed)} whose name another node wrote too"
         return [f"output {item.name}: {what} now {'lies' if renamed == 1 else 'lie'} in {where}"]
 
-    def _bring_file(
+    def _deliver_file(
         self, watched: Watched, item: OutputOrder, access: Access, found: Files, succeeded: bool
     ) -> list[str]:
-        """An output that is one file: what belongs elsewhere is kept with the run."""
+        """Deliver an output that is one file; other files are kept with the run."""
         name = last_part(access)
         if watched.order.num_nodes > 1:
             mine = {name: found[name]} if name in found else {}
@@ -220,7 +220,7 @@ class Sender(threading.Thread):
         ]
 
     def _claim(self, watched: Watched, item: OutputOrder, found: Files) -> tuple[bool, Mapping[str, str | None]]:
-        """Wait until the whole gang has ended; the server gives every file a name of its own."""
+        """Wait until the whole gang has ended; the server gives every file a unique name."""
         files = [HashedFile(path, facts.size, facts.sha256) for path, facts in found.items()]
         backoff = Backoff()
         while not watched.mover.unwanted.is_set():
@@ -255,7 +255,7 @@ class Sender(threading.Thread):
             )
             for path, facts in found.items()
         )
-        # What was sent early and then changed, removed or found to be another node's does not stay behind.
+        # Files that were sent early and then changed, removed or found to be another node's are deleted.
         stale = [name for path, name in early.items() if at_end and (path not in found or found[path].name != name)]
         request = Send(access, files, tuple(name for name in stale if name is not None), self._link.reached_at())
         rate = Rate(f"sending output {item.name}")
@@ -267,7 +267,7 @@ class Sender(threading.Thread):
 
 
 def undelivered(missed: Sequence[Refusal]) -> Refusal | None:
-    """What did not arrive, in one sentence; a refusal of the storage says more than that somebody gave it up."""
+    """The refusal for what was not delivered; a storage's reason says more than a cancelled delivery."""
     if not missed:
         return None
     worst = next((item for item in missed if item.code != CANCELLED), None)
@@ -275,7 +275,7 @@ def undelivered(missed: Sequence[Refusal]) -> Refusal | None:
 
 
 def renewal(link: Link, order: Order, item: OutputOrder, access: Access) -> Renew:
-    """How a mover gets fresh tokens for an output."""
+    """The callback by which a mover gets fresh tokens for an output."""
 
     def renew(paths: tuple[str, ...]) -> FreshTokens:
         wanted = {item.name: paths} if access.per_file else {}
@@ -290,7 +290,7 @@ def renewal(link: Link, order: Order, item: OutputOrder, access: Access) -> Rene
 
 
 def _has_news(folder: Path, known: Files) -> bool:
-    """Whether anything there has not been sent; cheap, so that an idle output starts no process."""
+    """Whether any file has not been sent; cheap, so that an idle output starts no process."""
     for path in folder.rglob("*"):
         facts = known.get(path.relative_to(folder).as_posix())
         try:
@@ -303,7 +303,7 @@ def _has_news(folder: Path, known: Files) -> bool:
 
 
 def _keep_with_run(folder: Path, paths: AttemptPaths, name: str) -> None:
-    """Put an output where the run's own files are collected."""
+    """Move an output to where the run's own files are collected."""
     target = paths.work / "outputs" / name
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copytree(folder, target, dirs_exist_ok=True, symlinks=True)

@@ -1,4 +1,4 @@
-"""What is renamed into folders, as the kernel tells it (inotify); where there is no such thing, nothing is seen."""
+"""Renames into folders, as reported by the kernel (inotify); without inotify none are seen."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HEAD = struct.Struct("iIII")
 
 
 class Renames:
-    """Names that were renamed into each watched folder; callable from every thread."""
+    """Names that were renamed into each watched folder; callable from any thread."""
 
     def __init__(self) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
@@ -40,7 +40,7 @@ class Renames:
         return names
 
     def collect(self) -> None:
-        """Take in what has happened."""
+        """Read the pending events."""
         if self._descriptor < 0:
             return
         with self._lock:

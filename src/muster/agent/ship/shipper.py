@@ -1,7 +1,7 @@
-"""Ships events and bytes to the server, in order, as often as it takes.
+"""Ships events and bytes to the server, in order, with retries.
 
-One thread owns everything here; others hand it what to do. Bytes stay in their files until the server has them, and
-the server says how much it has, so nothing needs to be remembered for correctness.
+One thread owns everything here; others queue actions for it. Bytes stay in their files until the server has them, and
+the server says how much it has, so correctness needs no local state.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Tracked:
 
 
 class Owner(Protocol):
-    """Who has a shipper; called in its thread."""
+    """The owner of a shipper; called in its thread."""
 
     def heartbeat(self) -> Heartbeat: ...
     def delivered(self, key: AttemptKey) -> None: ...
@@ -78,11 +78,11 @@ class Shipper(threading.Thread):
         self._outbox: list[Event] = []
         self._tracked: dict[AttemptKey, Tracked] = {}
         self._backoff = Backoff()
-        # The hello, which comes first, is as good as a heartbeat.
+        # The hello, which comes first, counts as a heartbeat.
         self._next_heartbeat = time.monotonic() + HEARTBEAT_S
         self._closing = False
         self._short = False
-        """Descriptors or memory are used up, so that not all was seen in this pass."""
+        """Descriptors or memory ran out, so this pass did not see everything."""
 
     def serve(self, owner: Owner) -> None:
         """Start delivering."""
@@ -92,22 +92,22 @@ class Shipper(threading.Thread):
     # Called from other threads
 
     def track(self, key: AttemptKey, paths: AttemptPaths, limit_bytes: int, masked: tuple[str, ...] = ()) -> None:
-        """An attempt's streams grow from now on; `masked` are secrets that must not leave the node."""
+        """Watch an attempt's streams; `masked` are secrets that must not leave the node."""
         self._inbox.put(lambda: self._track(key, Tracked(paths, limit_bytes, make_masker(masked))))
 
     def tell(self, event: Event) -> None:
         self._inbox.put(lambda: self._outbox.append(event))
 
     def finish(self, key: AttemptKey) -> None:
-        """No process of the attempt is left: what lies there is all."""
+        """No process of the attempt is left: its streams are final."""
         self._inbox.put(lambda: self._finish(key))
 
     def drop(self, key: AttemptKey) -> None:
-        """The attempt is forgotten."""
+        """Forget an attempt."""
         self._inbox.put(lambda: self._drop(key))
 
     def look(self) -> None:
-        """Something was probably written."""
+        """Look soon: something was probably written."""
         self._inbox.put(lambda: None)
 
     def close(self) -> None:
@@ -150,10 +150,10 @@ class Shipper(threading.Thread):
         self._outbox = [event for event in self._outbox if event.key != key]
 
     def _pass(self) -> float:
-        """Look at everything once and send what there is; returns how long nothing needs to be done."""
+        """Look at everything once and send what is new; returns how long to wait."""
         looks = [_look(tracked) for tracked in self._tracked.values()]
         self._short = not all(looks)
-        events, pieces = self._choose()
+        events, pieces = self._next_batch()
         heartbeat_due = time.monotonic() >= self._next_heartbeat
         if events or pieces or heartbeat_due:
             if not self._deliver(events, pieces):
@@ -165,7 +165,7 @@ class Shipper(threading.Thread):
             return PASS_S
         return max(0.001, self._next_heartbeat - time.monotonic())
 
-    def _choose(self) -> tuple[list[Event], list[tuple[AttemptKey, Stream, Piece]]]:
+    def _next_batch(self) -> tuple[list[Event], list[tuple[AttemptKey, Stream, Piece]]]:
         """One batch: events first, then bytes; `delivered` only behind the last byte of its attempt."""
         owned = [
             (key, stream)
@@ -190,7 +190,7 @@ class Shipper(threading.Thread):
         early = [event for event in events if not _is_last(event)]
         late = [event for event in events if _is_last(event)]
         if sum(len(sent.chunk.data) for sent in chunks) != sum(piece.size for _, _, piece in pieces):
-            # A file is not what it was a moment ago: look again before saying that this was all.
+            # A file has changed since: look again before reporting that this was all.
             late = []
         frames: list[Event | Sent] = [*early, *chunks, *late]
         try:
@@ -207,7 +207,7 @@ class Shipper(threading.Thread):
             return False
 
     def _exchange_or_drop(self, frame: Event | Sent) -> bool:
-        """Send one frame; what the server will never take is left out, visibly, so that the rest is not held up."""
+        """Send one frame; one that the server refuses for good is dropped with a note, so that it blocks nothing."""
         try:
             return self._exchange([frame])
         except AccessDenied:
@@ -227,7 +227,7 @@ class Shipper(threading.Thread):
         return True
 
     def _exchange(self, frames: Sequence[Event | Sent], beat: bool = False) -> bool:
-        """One delivery and what its answer means."""
+        """Send one delivery, and apply the answer."""
         assert self._owner is not None
         sent_frames = [frame.chunk if isinstance(frame, Sent) else frame for frame in frames]
         beats = [self._owner.heartbeat()] if beat else []
@@ -252,13 +252,13 @@ class Shipper(threading.Thread):
         return True
 
     def _chunk(self, key: AttemptKey, stream: Stream, piece: Piece) -> tuple[Chunk, bytes] | None:
-        """What is sent of a piece, and the same bytes as they are in the file."""
+        """A piece as it is sent, and the same bytes as they are in the file."""
         if piece.mark:
             return Chunk(key[0], key[1], stream.name, piece.offset, piece.mark), piece.mark
         tracked = self._tracked[key]
         path = tracked.paths.streams / stream.name
         try:
-            # A rank may exchange its log for a link to anything.
+            # A rank may replace its log by a link to anything.
             descriptor = open_inside(path.parent, Path(path.name))
             try:
                 before = _before(tracked, descriptor, piece)
@@ -278,7 +278,7 @@ class Shipper(threading.Thread):
             log.warning("%s cannot be read, so what it still held is lost: %s", path, error)
             text = f"{piece.size:,} bytes of {stream.name} are lost: it cannot be read ({error.strerror})"
             self._outbox.append(Event(*key, time.time(), Noted(text, "error")))
-            stream.seen(0)
+            stream.update_size(0)
             return None
         shown = data if tracked.masker is None else _masked(tracked, stream, piece, before, data)
         return (Chunk(key[0], key[1], stream.name, piece.offset, shown), data[: len(shown)]) if shown else None
@@ -293,7 +293,7 @@ class Shipper(threading.Thread):
             tracked.unsaved = True
         for key, tracked in list(self._tracked.items()):
             if tracked.finished and not self._short and not any(stream.pending for stream in tracked.streams.values()):
-                # Nothing more can come, and everything is with the server.
+                # Nothing more can come, and the server has everything.
                 del self._tracked[key]
                 continue
             for stream in tracked.streams.values():
@@ -302,19 +302,19 @@ class Shipper(threading.Thread):
                 _save(tracked)
 
     def _more(self) -> bool:
-        """Bytes are waiting already: do not pause."""
+        """Whether more bytes are waiting: then do not pause."""
         return bool(self._outbox) or any(
             _ready(tracked, stream) for tracked in self._tracked.values() for stream in tracked.streams.values()
         )
 
 
 def _is_last(event: Event) -> bool:
-    """Whether it says that everything is delivered, and so comes behind every byte."""
+    """Whether the event reports that everything is delivered, so it comes after every byte."""
     return isinstance(event.data, Delivered)
 
 
 def _before(tracked: Tracked, descriptor: int, piece: Piece) -> bytes:
-    """The bytes of the file before a piece, as far as a secret that ends in it could begin there."""
+    """The bytes of the file before a piece in which a secret that ends in the piece could begin."""
     if tracked.masker is None:
         return b""
     reach = min(tracked.masker.overlap, piece.position)
@@ -322,26 +322,26 @@ def _before(tracked: Tracked, descriptor: int, piece: Piece) -> bytes:
 
 
 def _masked(tracked: Tracked, stream: Stream, piece: Piece, before: bytes, data: bytes) -> bytes:
-    """A piece without secrets. Its end stays back while it may be the beginning of one."""
+    """A piece with secrets masked. Its end is held back while it may begin a secret."""
     assert tracked.masker is not None
     whole = before + data
     masked = tracked.masker.mask(whole)[len(before) :]
     held = min(tracked.masker.unfinished(whole), len(masked))
     at_end = piece.position + len(data) >= stream.size
     if (tracked.finished and at_end) or stream.is_cut_at(piece.offset + len(data)):
-        # Nothing follows: what is there of a secret is more than nobody should see, or just a letter.
+        # Nothing follows: mask even the beginning of a secret, unless it is just a character.
         return masked if held < LEAST else masked[: len(masked) - held] + b"*" * held
     stream.waits_at = stream.size if held and at_end else None
     return masked[: len(masked) - held]
 
 
 def _ready(tracked: Tracked, stream: Stream) -> bool:
-    """Whether there are bytes to send that do not wait for others."""
+    """Whether there are bytes to send that are not held back."""
     return stream.pending > 0 and (stream.waits_at != stream.size or tracked.finished)
 
 
 def _look(tracked: Tracked) -> bool:
-    """See how long the streams are by now; whether that could be seen."""
+    """Read the current sizes of the streams; returns whether that worked."""
     for group in _GROUPS:
         try:
             entries = list(os.scandir(tracked.paths.streams / group))
@@ -357,12 +357,12 @@ def _look(tracked: Tracked) -> bool:
             if stream is None:
                 limit = tracked.limit_bytes if group == "user_logs" else None
                 stream = tracked.streams[name] = Stream(name, limit)
-            stream.seen(entry.stat(follow_symlinks=False).st_size)
+            stream.update_size(entry.stat(follow_symlinks=False).st_size)
     return True
 
 
 def _punch(tracked: Tracked, stream: Stream) -> None:
-    """Give the blocks behind what was delivered back to the disk."""
+    """Free the disk blocks of what was delivered."""
     if not stream.name.startswith("user_logs/"):
         return
     part = stream.punchable()
@@ -372,7 +372,7 @@ def _punch(tracked: Tracked, stream: Stream) -> None:
 
 
 def _punch_hole(path: Path, position: int, size: int) -> None:
-    """Free a range of a file without changing its length; where that cannot be done, nothing happens."""
+    """Free a range of a file without changing its length; does nothing where that is not supported."""
     keep_size, punch = 1, 2
     if sys.platform == "linux":
         with suppress(OSError), os.fdopen(open_inside(path.parent, Path(path.name), os.O_RDWR), "r+b") as file:
@@ -380,7 +380,7 @@ def _punch_hole(path: Path, position: int, size: int) -> None:
 
 
 def _save(tracked: Tracked) -> None:
-    """Only saves the next agent some questions: the server knows better."""
+    """Save the offsets, which saves the next agent some requests; the server's count is what matters."""
     known = {name: [stream.acked, stream.base, stream.punched] for name, stream in tracked.streams.items()}
     tracked.saved_at = time.monotonic()
     tracked.unsaved = False

@@ -1,4 +1,4 @@
-"""What tracking tools wrote beside `outputs`: local folders of MLflow and Weights & Biases, TensorBoard's events."""
+"""Files that tracking tools wrote outside `outputs`: folders of MLflow and Weights & Biases, TensorBoard's events."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _DEPTH = 8
 
 
 def find(work: Path, since: float) -> tuple[dict[str, Path], list[str]]:
-    """Files that a job wrote there, by the name under `outputs` that they are kept by; and that in words.
+    """Files that a job wrote there, by their name under `outputs`; and a description of them.
 
-    What is not newer than the start of the job came with its code.
+    Files that are older than the start of the job came with its code.
     """
     files: dict[str, Path] = {}
     tools: Counter[str] = Counter()
@@ -40,16 +40,16 @@ def find(work: Path, since: float) -> tuple[dict[str, Path], list[str]]:
             if (tool or is_event) and _is_new(path, since):
                 files[f"outputs/{inside.as_posix()}/{name}" if inside.parts else f"outputs/{name}"] = path
                 tools[tool or "TensorBoard"] += 1
-    said = [
+    descriptions = [
         f"{count:,} {'file' if count == 1 else 'files'} that {tool} wrote in the working folder "
         f"{'is' if count == 1 else 'are'} kept below outputs/"
         for tool, count in sorted(tools.items())
     ]
-    return files, said
+    return files, descriptions
 
 
 def _raise_shortage(error: OSError) -> None:
-    """Other folders that cannot be read are passed over."""
+    """Raise where descriptors or memory ran out; other unreadable folders are skipped."""
     if is_shortage(error):
         raise error
 

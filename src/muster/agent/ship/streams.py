@@ -1,4 +1,4 @@
-"""Growing files and how much of them the server has: which bytes go next is decided here, without I/O."""
+"""Growing files and how much of them the server has: decides which bytes go next, without I/O."""
 
 from __future__ import annotations
 
@@ -30,38 +30,38 @@ class Stream:
 
     name: str
     limit: int | None = None
-    """Bytes after which only a mark is sent."""
+    """The size after which only a mark is sent."""
     acked: int = 0
     base: int = 0
     size: int = 0
-    """Of the file, as last seen."""
+    """The file's size, as last seen."""
     punched: int = 0
-    """Position in the file up to which its blocks were given back."""
+    """Position in the file up to which its blocks were freed."""
     tail: bytes = b""
-    """The last bytes that the server has, to know the file by."""
+    """The last bytes that the server has, to recognize the file."""
     waits_at: int | None = None
-    """The file's size at which its last bytes were kept back, because they may begin a secret."""
+    """The file's size when its last bytes were held back, because they may begin a secret."""
 
-    def seen(self, size: int) -> None:
-        """The file has this size now."""
+    def update_size(self, size: int) -> None:
+        """Record the current size of the file."""
         if size < self.size:
             self.restart()
         self.size = size
 
     def restart(self) -> None:
-        """The file was truncated: what it holds now goes on where the server is. What was not sent is gone."""
+        """The file was truncated: its content continues where the server is. What was not sent is lost."""
         self.base = self.acked
         self.punched = 0
         self.tail = b""
 
     def remember(self, offset: int, data: bytes) -> None:
-        """Keep the end of what was sent and acknowledged."""
+        """Remember the end of what was acknowledged."""
         known = data[: self.acked - offset] if offset < self.acked else b""
         self.tail = known[-TAIL_BYTES:] if offset + len(known) == self.acked else b""
 
     @property
     def length(self) -> int:
-        """How long the stream is for the server, with what it holds now."""
+        """The stream's length for the server, with the file's current content."""
         whole = self.base + self.size
         if self.limit is not None and whole > self.limit:
             return self.limit + len(self.mark)
@@ -92,19 +92,19 @@ class Stream:
         return Piece(self.acked, self.acked - self.base, min(end - self.acked, room))
 
     def acknowledge(self, length: int) -> None:
-        """The server has this much: further on, or back if it lost something."""
+        """The server has this much: more than before, or less if it lost something."""
         if length != self.acked:
             self.tail = b""
-        # What was given back to the disk cannot be sent again: the rest continues where the server is.
+        # Freed blocks cannot be sent again: the rest continues where the server is.
         self.base = min(self.base, length - self.punched)
         self.acked = length
 
     def punchable(self) -> tuple[int, int] | None:
-        """(position, size) of what may be given back to the disk, in whole steps."""
+        """(position, size) of what may be freed, in whole steps."""
         done = self.acked - self.base
         if self.limit is not None and self.acked >= self.limit:
             done = self.size
-        # The last bytes stay, to see whether the file is still the same.
+        # The last bytes stay, to check that the file is still the same.
         end = (min(done, self.size) - TAIL_BYTES) // PUNCH_STEP * PUNCH_STEP
         if end <= self.punched:
             return None
@@ -126,7 +126,7 @@ def share(streams: Sequence[Stream], room: int) -> list[tuple[Stream, Piece]]:
 
 
 def covered(streams: Sequence[Stream], chosen: Sequence[tuple[Stream, Piece]]) -> bool:
-    """The server will have every byte once it applied the chosen pieces, whatever it had before.
+    """Whether the server will have every byte once it has applied the chosen pieces, whatever it had before.
 
     Only a piece from offset 0 fits any server; a later one may be refused by one that lost something.
     """

@@ -46,8 +46,8 @@ def test_a_second_look_starts_no_process_until_something_is_installed(
 ) -> None:
     env = {"PYTHONPATH": str(packages)}
     looks: list[str] = []
-    real = preflight._look_into
-    monkeypatch.setattr(preflight, "_look_into", lambda *given: looks.append("look") or real(*given))
+    real = preflight._run_probe
+    monkeypatch.setattr(preflight, "_run_probe", lambda *given: looks.append("look") or real(*given))
     first = look(Needs(modules=("jaxlike",)), env)
     assert look(Needs(modules=("jaxlike",)), env) == first
     assert len(looks) == 1

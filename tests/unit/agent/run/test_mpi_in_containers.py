@@ -10,7 +10,7 @@ import pytest
 
 from muster.agent.refusal import Refusal
 from muster.agent.run.mpi.find import Found, find_inside
-from muster.agent.run.mpi.layout import Ground, MpiFiles
+from muster.agent.run.mpi.layout import Installation, MpiFiles
 from muster.environments.caller import Used
 from muster.environments.images.command import PODMAN, Engine
 from muster.environments.images.probe import Contents
@@ -20,7 +20,7 @@ from muster.wire.node.containers import Container
 from muster.wire.node.plan import MpiHost, NodePlan, RankPlan
 
 OPEN_MPI_4 = "mpirun (Open MPI) 4.1.4\n"
-INSIDE = Ground("/usr/bin/python3", Path("/n/runtime/1-keeper"), named=True, own_memory=True)
+INSIDE = Installation("/usr/bin/python3", Path("/n/runtime/1-keeper"), named=True, own_memory=True)
 
 
 def used(said: str, library: str = "", **programs: str) -> Used:
@@ -54,10 +54,12 @@ def test_an_images_mpirun_that_fits_nothing_is_refused(said: str, library: str, 
     assert caught.value.event.next
 
 
-def setting(tmp_path: Path, ground: Ground = INSIDE, kind: Kind | None = None) -> MpiFiles:
+def setting(tmp_path: Path, installation: Installation = INSIDE, kind: Kind | None = None) -> MpiFiles:
     hosts = (MpiHost("a", "127.0.0.1", 0, 1, True), MpiHost("b", "127.0.0.1", 7000, 1, True))
     node = NodePlan(1, "b", "127.0.0.1", (), (), hosts)
-    return MpiFiles(node, AttemptPaths(tmp_path), Found("/usr/bin/mpirun", kind or Kind(OPEN_MPI, "4.1")), "s", ground)
+    return MpiFiles(
+        node, AttemptPaths(tmp_path), Found("/usr/bin/mpirun", kind or Kind(OPEN_MPI, "4.1")), "s", installation
+    )
 
 
 def made(tmp_path: Path) -> dict[str, Any]:

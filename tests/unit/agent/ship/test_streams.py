@@ -21,7 +21,7 @@ class File:
         self.content += data
 
     def ship(self, room: int, arrives: bool, answered: bool) -> None:
-        self.stream.seen(len(self.content))
+        self.stream.update_size(len(self.content))
         piece = self.stream.next_piece(room)
         if piece is None:
             return
@@ -90,7 +90,7 @@ def _play(file: File, script: list[tuple[object, ...]]) -> None:
 
 def test_a_server_that_has_less_than_it_said_gets_it_again() -> None:
     stream = Stream("user_logs/x")
-    stream.seen(20)
+    stream.update_size(20)
     stream.acknowledge(10)
     stream.acknowledge(4)
     piece = stream.next_piece(100)
@@ -109,7 +109,7 @@ def test_a_truncated_file_goes_on_where_the_server_is() -> None:
 
 def test_the_end_of_what_was_sent_is_remembered() -> None:
     stream = Stream("user_logs/x")
-    stream.seen(100)
+    stream.update_size(100)
     stream.acknowledge(100)
     stream.remember(0, b"a" * 90 + b"b" * 10)
     assert stream.tail == (b"a" * 90 + b"b" * 10)[-TAIL_BYTES:]
@@ -119,7 +119,7 @@ def test_the_end_of_what_was_sent_is_remembered() -> None:
 
 def test_only_whole_steps_behind_what_was_delivered_are_given_back() -> None:
     stream = Stream("user_logs/x")
-    stream.seen(5 * PUNCH_STEP)
+    stream.update_size(5 * PUNCH_STEP)
     stream.acknowledge(2 * PUNCH_STEP + 500)
     assert stream.punchable() == (0, 2 * PUNCH_STEP)
     stream.punched = 2 * PUNCH_STEP
@@ -128,14 +128,14 @@ def test_only_whole_steps_behind_what_was_delivered_are_given_back() -> None:
 
 def test_past_the_limit_everything_is_given_back() -> None:
     stream = Stream("user_logs/x", limit=10)
-    stream.seen(5 * PUNCH_STEP + 100)
+    stream.update_size(5 * PUNCH_STEP + 100)
     stream.acknowledge(10)
     assert stream.punchable() == (0, 5 * PUNCH_STEP)
 
 
 def test_bytes_that_were_given_back_are_not_sent_as_zeros_to_a_server_that_lost_them() -> None:
     stream = Stream("user_logs/x")
-    stream.seen(3 * PUNCH_STEP)
+    stream.update_size(3 * PUNCH_STEP)
     stream.acknowledge(3 * PUNCH_STEP)
     stream.punched = 2 * PUNCH_STEP
     stream.acknowledge(10)
@@ -150,7 +150,7 @@ def test_a_batch_never_exceeds_its_room_and_starves_nobody_short(sizes: list[int
     streams = []
     for number, size in enumerate(sizes):
         stream = Stream(f"user_logs/{number}")
-        stream.seen(size)
+        stream.update_size(size)
         streams.append(stream)
     chosen = share(streams, room)
     assert sum(piece.size for _, piece in chosen) <= room
@@ -159,12 +159,12 @@ def test_a_batch_never_exceeds_its_room_and_starves_nobody_short(sizes: list[int
 
 def test_the_end_may_be_told_in_a_batch_only_when_no_server_could_refuse_its_bytes() -> None:
     fresh, later, done = Stream("a"), Stream("b"), Stream("c")
-    fresh.seen(10)
+    fresh.update_size(10)
     assert covered([fresh], share([fresh], 100))
     assert not covered([fresh], share([fresh], 5))
-    later.seen(10)
+    later.update_size(10)
     later.acknowledge(4)
     assert not covered([later], share([later], 100))
-    done.seen(10)
+    done.update_size(10)
     done.acknowledge(10)
     assert covered([done], [])

@@ -34,7 +34,7 @@ _SOURCES = 200
 
 
 def look(used: Used, needs: Needs, order: Order, paths: AttemptPaths) -> Facts:
-    """What is worth telling of the image; Failure where the job is certain to fail in it."""
+    """Notices about the image; raises Failure where the job is certain to fail in it."""
     contents = used.contents
     probe.check(
         used.container.label,
@@ -57,7 +57,7 @@ def look(used: Used, needs: Needs, order: Order, paths: AttemptPaths) -> Facts:
 
 
 def rank_environment(used: Used, paths: AttemptPaths, made: dict[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """A rank's whole environment: the image's own, and on it what the rank would have without one."""
+    """A rank's whole environment: the image's own, extended by what the rank would have without an image."""
     image = dict(used.contents.env)
     env = {**image, "HOME": str(paths.home), **made}
     if "PATH" not in given:
@@ -68,7 +68,7 @@ def rank_environment(used: Used, paths: AttemptPaths, made: dict[str, str], give
 
 
 def describe(used: Used, attempt: Attempt, services: NodeServices, hostname: str) -> LaunchContainer:
-    """What the keeper on the node reads. Makes what the container needs."""
+    """The description for the keeper on the node; creates what the container needs."""
     order, prepared, paths = attempt.order, attempt.prepared, attempt.paths
     assert prepared is not None and order.plan is not None
     make_folders(paths)
@@ -94,12 +94,12 @@ def describe(used: Used, attempt: Attempt, services: NodeServices, hostname: str
 
 
 def make_folders(paths: AttemptPaths) -> None:
-    """What ranks in a container or a sandbox find beside what all have."""
+    """Create what only ranks in a container or a sandbox need."""
     for folder in (*own_folders(paths), paths.inputs):
         folder.mkdir(exist_ok=True)
     programs = paths.root / "bin"
     programs.mkdir(exist_ok=True)
-    # Many images have python3 alone, and commands say python.
+    # Many images have only python3, and commands say python.
     (programs / "python").write_text(_PYTHON)
     (programs / "python").chmod(0o755)
 
@@ -115,9 +115,9 @@ def own_folders(paths: AttemptPaths) -> list[Path]:
 
 
 def attempt_mounts(prepared: PreparedAttempt, paths: AttemptPaths) -> list[Mount]:
-    """What ranks see of their attempt: never its orders and records, which the agent trusts and which hold grants.
+    """What ranks see of their attempt: never its orders and records, which the agent trusts and which contain grants.
 
-    Each folder is a mount of its own, so that none can be exchanged for a link that leads the agent elsewhere.
+    Each folder is a mount of its own, so that none can be replaced by a link that leads the agent elsewhere.
     """
     mounts = [Mount(str(folder), str(folder), True) for folder in own_folders(paths)]
     read = (paths.launch, paths.inputs, paths.resume, paths.mounts, paths.root / "bin")
@@ -132,7 +132,7 @@ def attempt_mounts(prepared: PreparedAttempt, paths: AttemptPaths) -> list[Mount
 
 
 def _mounts_elsewhere(values: Mapping[str, str], root: Path, *, writable: bool) -> list[Mount]:
-    """Folders and files that do not lie in the attempt's own folder, also where a link in it leads there."""
+    """Folders and files outside the attempt's own folder, including targets of links in it."""
     mounts = []
     for value in values.values():
         if not value.startswith("/") or not os.path.exists(value):  # noqa: PTH110

@@ -1,7 +1,7 @@
 """Process 1 of a container: the keeper of the attempt's ranks. Runs in the image's own Python, from 3.8 on.
 
-Started with the folder that holds this copy of Muster and the attempt's folder. It ends when the socket to the keeper
-on the node closes, and the kernel ends with it whatever is left in the container.
+Its arguments are the folder with this copy of Muster and the attempt's folder. It ends when the socket to the keeper
+on the node closes, and the kernel then ends whatever is left in the container.
 """
 
 from __future__ import annotations
@@ -48,25 +48,25 @@ def main() -> None:
 
 
 def reads_memory() -> bool:
-    """Whether the profile of system calls lets a process read another one's memory; older ones of docker do not."""
+    """Whether the seccomp profile lets a process read another one's memory; older ones of docker do not."""
 
     class Span(ctypes.Structure):
         _fields_ = [("start", ctypes.c_void_p), ("length", ctypes.c_size_t)]
 
     word, copy = ctypes.create_string_buffer(b"word"), ctypes.create_string_buffer(5)
-    there, here = (Span(ctypes.addressof(buffer), 5) for buffer in (word, copy))
+    remote, local = (Span(ctypes.addressof(buffer), 5) for buffer in (word, copy))
     read = getattr(ctypes.CDLL(None), "process_vm_readv", None)
-    return read is not None and read(os.getpid(), ctypes.byref(here), 1, ctypes.byref(there), 1, 0) == 5
+    return read is not None and read(os.getpid(), ctypes.byref(local), 1, ctypes.byref(remote), 1, 0) == 5
 
 
 def copy_twice(mpi: LaunchMpi, ranks: list[LaunchRank]) -> None:
-    """Have the ranks hand over what they send in shared memory; mpirun and its daemon tell them."""
+    """Have the ranks copy messages through shared memory; mpirun and its daemon pass the setting on."""
     for env in (mpi["daemon_env"], *(rank["env"] for rank in ranks)):
         env.update({name: value for name, value in _WITHOUT_SINGLE_COPY.items() if name not in env})
 
 
 def found(rank: LaunchRank) -> LaunchRank:
-    """The rank with its program as the image has it; empty where PATH does not."""
+    """The rank with its program's path in the image; empty where it is not on PATH."""
     name = rank["argv"][0]
     if "/" in name:
         program = name if name.startswith("/") else os.path.normpath(os.path.join(rank["cwd"], name))  # noqa: PTH118

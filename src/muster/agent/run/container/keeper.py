@@ -1,4 +1,4 @@
-"""The keeper of an attempt whose ranks run in a container: starts it, passes on what is said, and leaves none behind.
+"""The keeper of an attempt whose ranks run in a container: starts it, relays messages, and leaves none behind.
 
 Forked from the nursery in place of a plain keeper. The ranks' own keeper is process 1 inside and ends when the socket
 from here closes. Standard library only and single-threaded.
@@ -51,19 +51,19 @@ class ContainerKeeper:
         self._engine = 0
         self._status: int | None = None
         self._held: list[StopCommand] = []
-        """What the agent said before there was somebody to hear it."""
+        """Commands of the agent that came before the inner keeper was connected."""
         self._overdue: float | None = None
-        """When the container is ended from outside."""
+        """When the container is ended from the node."""
         self._reason = ""
         self._ranks = description["ranks"]
         self._running: set[int] = set()
         self._seen: set[int] = set()
         self._ended = b""
-        """The keeper's last word."""
+        """The inner keeper's final entry."""
         self._tool_status = 0
         """How the engine's last command ended."""
         self._died_at: float | None = None
-        """When the keeper went without one, before anybody told it to stop."""
+        """When the inner keeper died without one, before it was told to stop."""
 
     def run(self) -> None:
         self._send(entry_line("keeper", pid=os.getpid()))
@@ -72,14 +72,14 @@ class ContainerKeeper:
         while not self._reap():
             self._wait()
             self._pursue()
-        # Hear what the keeper inside said before it went.
+        # Read what the inner keeper sent before it ended.
         while self._inner is not None:
-            self._hear_inner()
+            self._read_inner()
         if not self._ended:
             self._explain()
         self._remove()
         self._end_rest()
-        # Last: the attempt's folder may go as soon as the agent hears it.
+        # Last: the attempt's folder may be removed as soon as the agent reads it.
         self._send(self._ended)
 
     def _listen(self) -> None:
@@ -100,7 +100,7 @@ class ContainerKeeper:
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, start_new_session=True
             )
         self._engine = child.pid
-        # It is waited for with all others, below.
+        # It is reaped with all others, below.
         child.returncode = 0
 
     def _reap(self) -> bool:
@@ -125,11 +125,11 @@ class ContainerKeeper:
             os.read(self._wake, 4096)
         if self._listener in ready:
             self._accept()
-        # First, because it may have died before the agent said a word.
+        # First, because it may have died before the agent sent anything.
         if self._inner in ready:
-            self._hear_inner()
+            self._read_inner()
         if self._agent in ready:
-            self._hear_agent()
+            self._read_agent()
 
     def _accept(self) -> None:
         assert self._listener is not None
@@ -137,12 +137,12 @@ class ContainerKeeper:
         self._listener.close()
         self._listener = None
         if self._agent is None:
-            # Nobody is left whom it could work for.
+            # There is no agent left to work for.
             self._close_inner()
         for command in self._held:
-            self._pass_on(command)
+            self._relay(command)
 
-    def _hear_agent(self) -> None:
+    def _read_agent(self) -> None:
         assert self._agent is not None
         commands: list[StopCommand | SessionCommand] | None = self._agent.receive()
         if commands is None:
@@ -153,17 +153,17 @@ class ContainerKeeper:
             return
         for command in commands:
             if "session" in command:
-                self._pass_on_session(command)
+                self._relay_session(command)
                 continue
             self._reason = self._reason or command["reason"]
             self._end_by(time.monotonic() + command["grace_s"] + OVERDUE_S)
             if self._listener is not None:
                 self._held.append(command)
             else:
-                self._pass_on(command)
+                self._relay(command)
 
-    def _pass_on_session(self, command: SessionCommand) -> None:
-        """Have the keeper inside begin it: the descriptor is as good there as here."""
+    def _relay_session(self, command: SessionCommand) -> None:
+        """Have the inner keeper begin it: the descriptor is valid there too."""
         descriptor = self._agent.take_descriptor() if self._agent is not None else None
         if descriptor is None:
             return
@@ -171,20 +171,20 @@ class ContainerKeeper:
             self._inner.send(json.dumps(command).encode() + b"\n", descriptor)
         os.close(descriptor)
 
-    def _pass_on(self, command: StopCommand) -> None:
+    def _relay(self, command: StopCommand) -> None:
         if self._inner is not None and not self._inner.send(json.dumps(command).encode() + b"\n"):
             self._close_inner()
 
-    def _hear_inner(self) -> None:
+    def _read_inner(self) -> None:
         assert self._inner is not None
-        said = self._inner.receive()
-        if said is None:
+        values = self._inner.receive()
+        if values is None:
             if not self._ended and not self._reason:
                 self._died_at = clock.now()
             self._close_inner()
             return
-        for entry in map(entry_of, said):
-            # Ranks may have taken hold of their keeper: what is no entry, or of no rank here, is not passed on.
+        for entry in map(entry_of, values):
+            # Ranks may have taken over their keeper: what is not an entry, or of no rank here, is not relayed.
             if entry is not None and entry.get("rank", self._ranks[0]) in self._ranks:
                 self._note(entry)
 
@@ -214,11 +214,11 @@ class ContainerKeeper:
             if self._container["remove"]:
                 self._tool(self._container["remove"])
             else:
-                # One that is only processes ends with them.
+                # A sandbox, which is only processes, ends with them.
                 processes.kill(processes.descendants([os.getpid()], processes.table()))
 
     def _explain(self) -> None:
-        """The container has gone without a word of its keeper: say why, as far as it can be known."""
+        """The container ended without a final entry of its keeper: record why, as far as it can be known."""
         oom = self._tool(self._container["inspect"]).strip().lower() == "true"
         expected = bool(self._reason) and self._died_at is None
         at = clock.now() if self._died_at is None else self._died_at
@@ -233,7 +233,7 @@ class ContainerKeeper:
         self._ended = self._record("ended", reason=self._reason or "rank_failed")
 
     def _remove(self) -> None:
-        """Remove the container; an engine whose own processes died may only note that it stopped when first asked."""
+        """Remove the container; an engine whose own processes died may need to be asked twice."""
         for _ in range(_REMOVALS):
             self._tool(self._container["remove"])
             if self._tool_status == 0 or not self._tool(self._container["inspect"]).strip():
@@ -241,7 +241,7 @@ class ContainerKeeper:
             time.sleep(_REMOVAL_PAUSE_S)
 
     def _tool(self, command: list[str]) -> str:
-        """What a command of the engine prints; it must not hold up the end."""
+        """What a command of the engine prints; it must not delay the end."""
         self._tool_status = 0
         if not command:
             return ""
@@ -259,12 +259,12 @@ class ContainerKeeper:
         return done.stdout.decode(errors="replace")
 
     def _end_rest(self) -> None:
-        """End what the engine left below this process."""
+        """End processes that the engine left below this one."""
         patience = time.monotonic() + CLOSING_S
         while True:
             try:
                 if os.waitpid(-1, os.WNOHANG)[0] == 0:
-                    # The engine cleans up by itself for a moment.
+                    # The engine gets a moment to clean up by itself.
                     if time.monotonic() > patience:
                         processes.kill(processes.descendants([os.getpid()], processes.table()))
                     select.select([], [], [], _PASS_S)
@@ -284,7 +284,7 @@ class ContainerKeeper:
         return line
 
     def _write(self, line: bytes) -> None:
-        """To the journal, which ranks cannot reach."""
+        """Write to the journal, which ranks cannot reach."""
         try:
             os.write(self._journal, line)
         except OSError:

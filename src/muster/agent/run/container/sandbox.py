@@ -1,4 +1,4 @@
-"""From a prepared attempt to the sandbox that its ranks start in: the node's own system, and of the rest their own."""
+"""From a prepared attempt to the sandbox of its ranks: the node's system folders, and only their own files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA
 
 
 def account_of(confinement: Confinement) -> Account | None:
-    """Whom the ranks run as; None: whoever runs the agent. Raises Refusal where that cannot be."""
+    """The account that the ranks run as; None: the agent's own. Raises Refusal where that is impossible."""
     wanted = confinement.unix_user
     if wanted and os.getuid() != 0:
         message = f"the ranks of {confinement.person} are to run as {wanted}, and the agent is not root here"
@@ -46,12 +46,12 @@ def check(order: Order) -> None:
 
 
 def describe(attempt: Attempt, services: NodeServices, hostname: str) -> LaunchContainer:
-    """What the keeper on the node reads. Makes what the sandbox needs, and hands it to the ranks' account."""
+    """The description for the keeper on the node; creates what the sandbox needs, owned by the ranks' account."""
     order, prepared, paths = attempt.order, attempt.prepared, attempt.paths
     assert prepared is not None and order.plan is not None and order.sandbox is not None
     make_folders(paths)
     for rank in order.plan.ranks:
-        # The proxy of MLflow writes there too, and must not be the one that makes it.
+        # MLflow's proxy writes there too, and must not be the one that creates it.
         (paths.streams / "events" / f"rank_{rank.rank}.jsonl").touch()
     account = account_of(order.sandbox)
     if account is not None:
@@ -79,7 +79,7 @@ def describe(attempt: Attempt, services: NodeServices, hostname: str) -> LaunchC
         "command": command(machine.bubblewrap(), view, python, account, inside),
         "inspect": [],
         "remove": [],
-        # Ranks can read it from their keeper: nothing of the agent's own may be in it.
+        # Ranks can read it from their keeper: it must contain nothing of the agent's own.
         "env": {"PATH": SYSTEM_PATH, "LANG": "C.UTF-8", NODE_MARK: services.mark},
         "ranks": [rank.rank for rank in order.plan.ranks],
         "root": str(paths.root),
@@ -88,7 +88,7 @@ def describe(attempt: Attempt, services: NodeServices, hostname: str) -> LaunchC
 
 
 def confined(order: Order, services: NodeServices, argv: Sequence[str]) -> list[str]:
-    """A look at what the job names, by a program of its own choice: as confined as its ranks."""
+    """A command that runs a program of the job's choice, as confined as its ranks."""
     if order.sandbox is None:
         return list(argv)
     python = machine.base_python()
@@ -98,19 +98,19 @@ def confined(order: Order, services: NodeServices, argv: Sequence[str]) -> list[
 
 
 def _hidden(services: NodeServices) -> tuple[str, ...]:
-    """What may lie in a folder of the system and must not be seen there."""
+    """Paths that may be inside a system folder and must be hidden."""
     home = os.path.expanduser("~")  # noqa: PTH111
     return tuple(dict.fromkeys((str(services.paths.root.parents[1]), home, str(user_runtime_dir()))))
 
 
 def _key_files(services: NodeServices) -> tuple[str, ...]:
-    """The workspace's key, where it lies in a folder of the system."""
+    """The workspace's key file, where it is inside a system folder."""
     file = services.environ.get("MUSTER_KEY_FILE", "")
     return (file,) if file and os.path.isfile(file) and is_seen(file, machine.system_folders()) else ()  # noqa: PTH113
 
 
 def _programs(python_bin: str) -> list[str]:
-    """Folders of the interpreter that a node made itself."""
+    """Folders of an interpreter that the node made itself."""
     return [folder for folder in python_bin.split(":") if Path(folder).parent.name == "bin"]
 
 

@@ -1,7 +1,7 @@
-"""The keeper's part in an MPI job: hears what the ranks' wrappers say, and starts the daemon that mpirun wants here.
+"""The keeper's part in an MPI job: reads reports of the ranks' wrappers, and starts mpirun's daemon on this node.
 
-Nothing in it blocks: the keeper asks for its descriptors, waits for all of them at once, and passes on those that
-are ready. Standard library only.
+Nothing in it blocks: the keeper gets its descriptors, waits for all of them at once, and passes back those that are
+ready. Standard library only.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CLONE_NEWUSER = 0x10000000
 # This file also runs in the Python 3.8 of an image.
 Entry = Dict[str, Any]  # noqa: UP006
 
-# What the process in front of a rank says; ranks of the job could write here, too.
+# What a rank's wrapper reports; ranks of the job could write here, too.
 _WORDS: dict[str, dict[str, type]] = {
     "started": {"pid": int, "at": float},
     "exited": {"status": int, "max_rss_kb": int, "interrupted": bool, "at": float},
@@ -48,7 +48,7 @@ class _Caller(NamedTuple):
 
 
 class MpiCoordinator:
-    """What of an MPI job is on this node."""
+    """This node's part of an MPI job."""
 
     def __init__(self, launch: LaunchMpi) -> None:
         self.ranks = tuple(launch["ranks"])
@@ -58,11 +58,11 @@ class MpiCoordinator:
         self.daemon: int | None = None
         """Pid of what was started for mpirun."""
         self._launch = launch
-        # Before the fifo, which says that everything is in place.
+        # Before the fifo, whose existence means that everything is in place.
         self._pmix = PmixStep(pmix["folder"], pmix["program"], self.ranks, self._spawn_rank) if pmix else None
         fifo = launch["fifo"]
         os.mkfifo(fifo, 0o600)
-        # Open for writing, too: it must not end when the first writer leaves.
+        # Open for writing, too: it must not reach its end when the first writer leaves.
         self._fifo = os.open(fifo, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         self._unread = b""
         self.trouble = ""
@@ -83,18 +83,18 @@ class MpiCoordinator:
         return [self._fifo, *listener, *self._callers]
 
     def hear(self) -> list[Entry]:
-        """What wrappers said since the last time; what is not theirs to say is left out."""
+        """What wrappers reported since the last call; invalid entries are left out."""
         entries = [entry for entry in self._lines() if isinstance(entry, dict)]
         for entry in entries:
             if entry.get("kind") == "daemon":
                 self._noisy.add(str(entry.get("host")))
             elif entry.get("kind") == "quiet":
                 self._noisy.discard(str(entry.get("host")))
-        heard = [entry for entry in entries if entry.get("rank") in self.ranks and _is_whole(entry)]
-        return [self._served(entry) for entry in heard] if self._pmix else heard
+        valid = [entry for entry in entries if entry.get("rank") in self.ranks and _is_whole(entry)]
+        return [self._served(entry) for entry in valid] if self._pmix else valid
 
     def serve(self, ready: list[int]) -> str | None:
-        """Let callers in, and start the daemon for the one who may; returns why it could not be started."""
+        """Accept callers, and start the daemon for an authenticated one; returns why it could not be started."""
         for descriptor in ready:
             if self._listener is not None and descriptor == self._listener.fileno():
                 self._accept()
@@ -103,7 +103,7 @@ class MpiCoordinator:
         return None
 
     def reaped(self, pid: int, status: int) -> bool:
-        """Whether this was the daemon; mpirun's side hears how it ended, and what it printed."""
+        """Whether this was the daemon; its exit code and output are sent to mpirun's side."""
         if pid != self.daemon:
             return False
         self.daemon = None
@@ -115,7 +115,7 @@ class MpiCoordinator:
         return True
 
     def fell_silent(self) -> bool:
-        """No rank runs here any more while the gang is being stopped; True when that goes for the whole gang."""
+        """No rank runs here any more while the gang is being stopped; True when that is so for the whole gang."""
         if self.listen is None:
             return not self._noisy
         if not self._is_quiet:
@@ -124,7 +124,7 @@ class MpiCoordinator:
         return self.daemon is None
 
     def _served(self, entry: Entry) -> Entry:
-        """Start a rank whose stand-in has come, and let that of one which has ended go."""
+        """Start a rank whose stand-in has come, and release the stand-in of an ended one."""
         assert self._pmix is not None
         if entry["kind"] == "exited":
             self._pmix.ended(entry["rank"], entry["status"])
@@ -173,7 +173,7 @@ class MpiCoordinator:
         return self._start(command, caller.line)
 
     def _granted(self, caller: _Caller) -> str | None:
-        """The command, from somebody who knows the secret."""
+        """The command of a caller that has proved that it knows the secret."""
         try:
             request = json.loads(caller.unread)
             command, proof = str(request["command"]), str(request["proof"])
@@ -186,10 +186,10 @@ class MpiCoordinator:
         return _spawn(command, {**self._launch, "daemon_env": {**self._launch["daemon_env"], **added}})[1]
 
     def _start(self, command: str, asker: socket.socket) -> str | None:
-        pid, said = _spawn(command, self._launch)
-        if said:
+        pid, report = _spawn(command, self._launch)
+        if report:
             asker.close()
-            return said
+            return report
         self.daemon, self._asker = pid, asker
         self._say({"kind": "daemon"})
         # One daemon is all that an attempt needs here.
@@ -206,7 +206,7 @@ class MpiCoordinator:
             self._asker.settimeout(1.0)
             self._asker.sendall(json.dumps(entry).encode() + b"\n")
         except OSError:
-            # mpirun's side has gone; the daemon notices by itself.
+            # mpirun's side is gone; the daemon notices by itself.
             self._asker.close()
             self._asker = None
 
@@ -217,13 +217,13 @@ class PmixStep:
     def __init__(
         self, folder: str, program: str, ranks: Sequence[int], spawn: Callable[[str, dict[str, str]], str]
     ) -> None:
-        """`spawn` runs a command with what is added to the environment, and says why it could not be started."""
+        """`spawn` runs a command with additions to its environment; it returns why it could not be started."""
         self._folder = folder
         self._program = program
         self._spawn = spawn
         self._came: set[int] = set()
         self._waiting: dict[int, int] = {}
-        """By rank: what its stand-in waits at."""
+        """By rank: the fifo that its stand-in waits at."""
         for rank in ranks:
             os.mkfifo(done_fifo(folder, rank), 0o600)
             # Open for reading, too: it need not wait for the stand-in.
@@ -243,7 +243,7 @@ class PmixStep:
         return self._spawn(shlex.quote(self._program), given)
 
     def ended(self, rank: int, status: int) -> None:
-        """Let the stand-in of a rank go that has ended well. The others stay: srun would end the step."""
+        """Release the stand-in of a rank that succeeded. Others stay: srun would end the step."""
         waiting = self._waiting.pop(rank, None) if status == 0 else None
         if waiting is not None:
             os.write(waiting, b".")
@@ -256,7 +256,7 @@ def _is_whole(entry: Entry) -> bool:
 
 
 def _spawn(command: str, launch: LaunchMpi) -> tuple[int, str]:
-    """The pid of a child that runs a command, and why it does not."""
+    """The pid of a child that runs a command, or why it cannot be run."""
     # Closed by a successful exec; otherwise it carries what went wrong.
     read_end, write_end = os.pipe()
     parent = os.getpid()
@@ -265,10 +265,10 @@ def _spawn(command: str, launch: LaunchMpi) -> tuple[int, str]:
         _become_daemon(command, launch, parent, write_end)
     os.close(write_end)
     with os.fdopen(read_end, "rb") as trouble:
-        said = trouble.read().decode(errors="replace")
-    if said:
+        report = trouble.read().decode(errors="replace")
+    if report:
         os.waitpid(pid, 0)
-    return pid, said
+    return pid, report
 
 
 def _become_daemon(command: str, launch: LaunchMpi, parent: int, trouble: int) -> None:
@@ -295,7 +295,7 @@ def _become_daemon(command: str, launch: LaunchMpi, parent: int, trouble: int) -
 
 
 def _take_name(name: str) -> None:
-    """A host name of this process and its descendants alone."""
+    """Set a host name for this process and its descendants only."""
     libc = ctypes.CDLL(None, use_errno=True)
     uid, gid = os.getuid(), os.getgid()
     if uid == 0 and libc.unshare(_CLONE_NEWUTS) == 0:

@@ -36,7 +36,7 @@ class Found(NamedTuple):
 
 
 _known: dict[tuple[str, ...], tuple[Found, dict[str, int]]] = {}
-"""What was found, and when the files that it depends on had changed last."""
+"""Earlier results, with the modification times of the files that they depend on."""
 
 
 def find(python: str, python_bin: str, user_env: Mapping[str, str], confine: Confine = list) -> Found:
@@ -58,17 +58,17 @@ def find(python: str, python_bin: str, user_env: Mapping[str, str], confine: Con
 
 
 def _find_srun(plugin: str, python: str, env: Mapping[str, str], confine: Confine) -> Found:
-    """Slurm's launcher, where the cluster asks for it; raises Refusal where the ranks' library is none for it."""
-    asked = f"the cluster starts MPI ranks with srun --mpi={plugin}"
+    """Slurm's launcher, where the cluster asks for it; raises Refusal where the ranks' library does not support it."""
+    demand = f"the cluster starts MPI ranks with srun --mpi={plugin}"
     program = shutil.which("srun", path=os.environ.get("PATH"))
     if program is None:
-        raise _no_mpi(f"{asked}, and there is no srun on this node", _MPIRUN)
+        raise _no_mpi(f"{demand}, and there is no srun on this node", _MPIRUN)
     probed = _probe(python, env, confine)
     loaded = recognise(probed.get("text", ""))
     if loaded is not None and loaded.name != OPEN_MPI:
         raise _no_mpi(
-            f"{asked}, but {probed['by']} of {python} loads {loaded}, which may not speak PMIx: every rank would think "
-            "that it is alone",
+            f"{demand}, but {probed['by']} of {python} loads {loaded}, which may not speak PMIx: every rank would "
+            "think that it is alone",
             f"Use Open MPI in the job's environment. {_MPIRUN}",
         )
     return Found(program, Kind(SLURM, plugin))
@@ -79,17 +79,17 @@ def _no_mpi(message: str, next: str = INSTALL) -> Refusal:
 
 
 def find_inside(used: Used) -> Found:
-    """The mpirun of an image, as the look into it found it; raises Refusal."""
+    """The mpirun of an image, as its inspection found it; raises Refusal."""
     image, held = used.container.label, used.contents
     program = held.programs.get("mpirun") or held.programs["mpiexec"]
     return _fitting(program, held.mpi, held.library, f"the image {image}")
 
 
-def _fitting(program: str, said: str, library: Mapping[str, Any], where: str) -> Found:
-    """The mpirun that says this of itself, where it belongs to the library that ranks there load."""
-    kind = recognise(said)
+def _fitting(program: str, version_text: str, library: Mapping[str, Any], where: str) -> Found:
+    """The mpirun with this version text; raises Refusal where the ranks load another library."""
+    kind = recognise(version_text)
     if kind is None:
-        first = said.strip().splitlines()[:1]
+        first = version_text.strip().splitlines()[:1]
         raise _no_mpi(
             f"{program} is no MPI that Muster knows ({first[0] if first else 'it says nothing'!r}); "
             "Open MPI 4 and 5, MPICH and Intel MPI are known"
@@ -107,10 +107,10 @@ def _fitting(program: str, said: str, library: Mapping[str, Any], where: str) ->
 def _probe(python: str, env: Mapping[str, str], confine: Confine) -> dict[str, Any]:
     lines = _run(confine([python, "-c", _PROBE]), env).strip().splitlines()
     try:
-        said = json.loads(lines[-1]) if lines else {}
+        version_text = json.loads(lines[-1]) if lines else {}
     except ValueError:
         return {}
-    return said if isinstance(said, dict) else {}
+    return version_text if isinstance(version_text, dict) else {}
 
 
 def _run(command: list[str], env: Mapping[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""From a node's plan to what mpirun, its daemons and the ranks' wrappers find on the node."""
+"""From a node's plan to the files that mpirun, its daemons and the ranks' wrappers use on the node."""
 
 from __future__ import annotations
 
@@ -38,36 +38,38 @@ from muster.wire.node.plan import NodePlan, RankPlan
 # Known only once mpirun has started the rank.
 _SET_BY_LAUNCHER = ("OMPI_", "PMIX_", "PMI_", "MPI_", "PRTE_", "I_MPI_")
 _SEGMENT_SETTINGS = ("OMPI_MCA_btl_sm_backing_directory", "OMPI_MCA_btl_vader_backing_directory")
-# Of Python 3.4 and all after it.
+# Supported since Python 3.4.
 _MARSHAL_VERSION = 4
 _OF_ONE_RANK = ("OMPI_COMM_WORLD_", "MUSTER_EVENTS_FILE", "OMPI_MCA_orte_hnp_uri")
 
 Wrapped = Sequence[tuple[RankPlan, dict[str, str]]]
 
 
-class Ground(NamedTuple):
-    """What Muster's own programs run on: this installation, or the copy of it in a container."""
+class Installation(NamedTuple):
+    """The Python and the copy of Muster that its own programs run on: this installation, or one in a container."""
 
     python: str
     library: Path
     named: bool = False
-    """The node has its name from the container's engine."""
+    """The container's engine gives the node its host name."""
     own_memory: bool = False
-    """What ranks share in memory goes with the container."""
+    """Shared memory of ranks vanishes with the container."""
 
 
-HERE = Ground(sys.executable, Path(muster.agent.__file__).parents[2])
+HERE = Installation(sys.executable, Path(muster.agent.__file__).parents[2])
 
 
 class MpiFiles:
     """The files of one attempt's MPI part on one node."""
 
-    def __init__(self, node: NodePlan, paths: AttemptPaths, found: Found, secret: str, ground: Ground = HERE) -> None:
+    def __init__(
+        self, node: NodePlan, paths: AttemptPaths, found: Found, secret: str, installation: Installation = HERE
+    ) -> None:
         self._node = node
         self._paths = paths
         self._found = found
         self._secret = secret
-        self._ground = ground
+        self._installation = installation
         self._folder = paths.mpi
 
     def launcher(self, rank: RankPlan, env: dict[str, str]) -> tuple[RankPlan, dict[str, str]]:
@@ -94,7 +96,7 @@ class MpiFiles:
         return replace(rank, argv=argv), {**self._launching(env), **site}
 
     def make(self, wrapped: Wrapped, stop_file: str) -> LaunchMpi:
-        """Write what the programs read; returns the keeper's part."""
+        """Write the programs' files; returns the keeper's part."""
         for rank, env in wrapped:
             _check(rank, env)
         programs = self._folder / "bin"
@@ -102,7 +104,7 @@ class MpiFiles:
         wrapped = [(rank, {**self._shared_memory(), **env}) for rank, env in wrapped]
         ranks = self._folder / "ranks"
         hosts = self._folder / "hosts.json"
-        # Read by a Python in front of every rank: this form takes the least time, and all that may read it know it.
+        # Read by a Python in front of every rank: this format loads fastest, and every Python in question reads it.
         table = dict(self._ranks(wrapped, stop_file))
         write_file(ranks, marshal.dumps(table, _MARSHAL_VERSION), mode=PRIVATE)
         write_json(hosts, self._hosts(), mode=PRIVATE)
@@ -121,17 +123,17 @@ class MpiFiles:
             "secret": self._secret,
             "daemon_env": self._launching(shared_env),
             "daemon_log": str(self._folder / "daemon.log"),
-            "hostname": None if self._ground.named else self.hostname,
+            "hostname": None if self._installation.named else self.hostname,
             "pmix": {"folder": str(self._folder), "program": str(programs / RANK_PROGRAM)} if by_srun else None,
         }
 
     @property
     def hostname(self) -> str | None:
-        """Open MPI names what ranks share after the host, so nodes that share a machine need names of their own."""
+        """Open MPI names shared memory after the host, so nodes that share a machine need host names of their own."""
         here = self._node.mpi[self._node.node_rank]
         if not (here.shared and self._node.node_rank and self._found.kind.name in (OPEN_MPI, SLURM)):
             return None
-        # A name that every library can resolve.
+        # An address, which every library can resolve.
         return f"127.0.0.{self._node.node_rank + 1}" if _is_loopback(here.address) else named(here.name)
 
     @property
@@ -139,7 +141,7 @@ class MpiFiles:
         return self._folder / "said"
 
     def _shared_folders(self) -> tuple[str, str]:
-        """Where stand-ins find the folders of all nodes, and what lies below each."""
+        """The common prefix of all nodes' folders for stand-ins, and the path below each."""
         nodes = os.environ["MUSTER_NODES"]
         return nodes, str(self._folder.relative_to(f"{nodes}.{self._node.node_rank}"))
 
@@ -147,9 +149,9 @@ class MpiFiles:
         return {**without_batch_system(env), "PATH": f"{self._folder / 'bin'}:{env['PATH']}"}
 
     def _shared_memory(self) -> dict[str, str]:
-        """A folder of the attempt's own, because Open MPI leaves its segments behind when it is killed."""
+        """The attempt's own folder, because Open MPI leaves its segments behind when it is killed."""
         folder = shared_memory_dir(self._paths.root)
-        if self._ground.own_memory or not folder.parent.is_dir():
+        if self._installation.own_memory or not folder.parent.is_dir():
             return {}
         folder.mkdir(mode=0o700, exist_ok=True)
         return dict.fromkeys(_SEGMENT_SETTINGS, str(folder))
@@ -159,7 +161,7 @@ class MpiFiles:
             "name": self._node.name,
             "fifo": str(self._fifo),
             "stop_file": stop_file,
-            "library": str(self._ground.library),
+            "library": str(self._installation.library),
             "ranks": {
                 str(rank.rank): {
                     "argv": list(rank.argv),
@@ -177,13 +179,13 @@ class MpiFiles:
         return {"secret": self._secret, "fifo": str(self._fifo), "hosts": others}
 
     def _write_program(self, path: Path, program: str, *arguments: str) -> None:
-        file = self._ground.library / "muster" / "agent" / "run" / "mpi" / program
-        parts = (self._ground.python, "-I", "-S", str(file), *arguments)
+        file = self._installation.library / "muster" / "agent" / "run" / "mpi" / program
+        parts = (self._installation.python, "-I", "-S", str(file), *arguments)
         write_file(path, f'#!/bin/sh\nexec {shlex.join(parts)} "$@"\n', mode=0o700)
 
 
 def _check(rank: RankPlan, env: Mapping[str, str]) -> None:
-    """Refuse a variable that no rank will have; those of mpirun are not known yet."""
+    """Refuse a variable that no rank will have; those that mpirun sets are not known yet."""
     if not rank.expand:
         return
     try:

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
     from muster.agent.run.records import RankCommand, RankTable
 else:
-    # Without the names of signals as an enumeration, which take as long to make as the rest of this program.
+    # Not `signal`, whose enumerations take as long to create as the rest of this program.
     import _signal as signal
 
 _RANK_NAMES = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PMI_ID")
-# Set by mpirun, and nearer to the truth than what was planned.
+# Set by mpirun, and more accurate than the plan.
 _LAUNCHERS_OWN = ("OMPI_COMM_WORLD_", "OMPI_MCA_orte_hnp_uri")
 _PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -66,7 +66,7 @@ def _run(node: RankTable) -> int:
 
 
 def _follow(pid: int, tell: _Teller, stop_file: str) -> int:
-    """Wait for the rank; pass signals on. The keeper hears how it ended before mpirun can see it."""
+    """Wait for the rank; pass signals on. The keeper learns how it ended before mpirun can see it."""
     interrupted = False
     while True:
         number = signal.sigwaitinfo((*_PASSED_ON, signal.SIGCHLD)).si_signo
@@ -88,7 +88,7 @@ def _follow(pid: int, tell: _Teller, stop_file: str) -> int:
 def _linger() -> None:
     """Keep from mpirun that the rank has ended: it would end the others at once.
 
-    They get the time that Muster gives them, to save a checkpoint or to say what they saw; then the keeper ends all.
+    They get Muster's grace period to save a checkpoint or to print what they saw; then the keeper ends all.
     """
     while signal.sigwaitinfo(_PASSED_ON).si_signo not in (signal.SIGTERM, signal.SIGINT):
         pass
@@ -183,7 +183,7 @@ def _json(value: str | float) -> str:
 
 
 class _Teller:
-    """Says to the node's keeper what happens to a rank."""
+    """Reports to the node's keeper what happens to a rank."""
 
     def __init__(self, fifo: str, rank: int) -> None:
         self.rank = rank
@@ -197,7 +197,7 @@ class _Teller:
             os.write(descriptor, line)
             os.close(descriptor)
         except OSError:
-            # No keeper: then this process has no time left either.
+            # No keeper: then this process is about to be ended too.
             pass
 
 

@@ -1,8 +1,8 @@
 """What mpirun calls in place of ssh: `remote.py TABLE [options] HOST command…`.
 
-Hands the command to the keeper of the node that HOST names, and stays until it has ended there. Run as a file with
-`-I -S`, because mpirun waits for it. The secret of the attempt stands in the table, which only its owner can read;
-it does not travel: the keeper sends a challenge, and the answer is a keyed hash of it and of the command.
+Passes the command to the keeper of the node that HOST names, and waits until it has ended there. Run as a file with
+`-I -S`, because mpirun waits for it. The attempt's secret is in the table, which only its owner can read; it is never
+sent: the keeper sends a challenge, and the response is a keyed hash of it and of the command.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LONGEST_PAUSE_S = 0.5
 
 
 def answer(secret: str, challenge: str, command: str) -> str:
-    """Proof that somebody who has the secret asks for this command now."""
+    """Proof that a holder of the secret requests this command now."""
     text = f"{challenge}\n{command}"
     return blake2b(text.encode(), key=secret.encode()[:64], digest_size=32).hexdigest()
 
@@ -48,11 +48,11 @@ def _run(table: RemoteTable, host: str, command: str) -> int:
     if line is None:
         print(f"muster: node {host} ({address} port {port}) does not answer", file=sys.stderr)
         return 255
-    with line, line.makefile("r") as heard:
-        challenge = heard.readline().strip()
+    with line, line.makefile("r") as replies:
+        challenge = replies.readline().strip()
         proof = answer(table["secret"], challenge, command)
         line.sendall(json.dumps({"command": command, "proof": proof}).encode() + b"\n")
-        for text in heard:
+        for text in replies:
             entry = json.loads(text)
             if entry["kind"] in ("daemon", "quiet"):
                 _tell(table["fifo"], {"kind": entry["kind"], "host": host})
@@ -85,7 +85,7 @@ def _tell(fifo: str, entry: dict[str, str]) -> None:
         os.write(descriptor, json.dumps(entry).encode() + b"\n")
         os.close(descriptor)
     except OSError:
-        # No keeper: then this process has no time left either.
+        # No keeper: then this process is about to be ended too.
         pass
 
 

@@ -1,7 +1,7 @@
-"""What `srun --mpi=pmix` starts for every rank: hands what PMIx gave it to its node's keeper, which starts the rank.
+"""What `srun --mpi=pmix` starts for every rank: passes PMIx's variables to its node's keeper, which starts the rank.
 
-It stays until the rank has ended, so that the step lasts as long as its ranks. They are the keeper's own to follow and
-to stop: Slurm ends a step at once when one of its ranks fails, and the others would get no time to save a checkpoint.
+It stays until the rank has ended, so that the step lasts as long as its ranks. The keeper follows and stops the ranks:
+Slurm ends a step at once when one of its ranks fails, and the others would get no time to save a checkpoint.
 `standin.py NODES INSIDE`: NODES.0, NODES.1 … are the nodes' folders, INSIDE the attempt's MPI part in each.
 Run as a file with `-I -S`, because it is in the way of every rank.
 """
@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
 else:
-    # Without the names of signals as an enumeration, which take long to make.
+    # Not `signal`, whose enumerations take long to create.
     import _signal as signal
 
 FIFO = "said"
@@ -26,12 +26,12 @@ _PAUSE_S = 0.005
 _LONGEST_PAUSE_S = 0.5
 
 _FROM_PMIX = ("PMIX_", "SLURM_PMIX", "SLINGSHOT_")
-# By these Open MPI 4 knows that srun has started it; they are too few for Lightning to think so, too.
+# By these Open MPI 4 recognizes srun; they are too few for Lightning to do so, too.
 _OF_THE_STEP = ("SLURM_JOBID", "SLURM_STEPID", "SLURM_STEP_ID", "SLURM_NODELIST")
 
 
 def main() -> None:
-    # The agents hear of every end themselves, and stop the ranks.
+    # The agents learn of every end themselves, and stop the ranks.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
     nodes, inside = sys.argv[1:]
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def pmix_file(folder: str, rank: int) -> str:
-    """What PMIx gave the stand-in of a rank: lines of an environment, each ended by a zero byte."""
+    """The file with PMIx's variables for a rank's stand-in: lines of an environment, each ended by a zero byte."""
     return f"{folder}/pmix.{rank}"
 
 
@@ -66,9 +66,9 @@ def _stand_in(folder: str, rank: int) -> int:
     os.close(descriptor)
     try:
         done = os.open(done_fifo(folder, rank), os.O_RDONLY | os.O_NONBLOCK)
-        said = os.open(f"{folder}/{FIFO}", os.O_WRONLY | os.O_NONBLOCK)
-        os.write(said, b'{"kind": "here", "rank": %d}\n' % rank)
-        os.close(said)
+        fifo = os.open(f"{folder}/{FIFO}", os.O_WRONLY | os.O_NONBLOCK)
+        os.write(fifo, b'{"kind": "here", "rank": %d}\n' % rank)
+        os.close(fifo)
     except OSError:
         # No keeper: it has ended the attempt.
         return 1
@@ -76,7 +76,7 @@ def _stand_in(folder: str, rank: int) -> int:
 
 
 def _last_word(done: int) -> bytes:
-    """What the keeper says when the rank has ended well; nothing when the keeper has gone."""
+    """What the keeper writes when the rank succeeded; nothing when the keeper is gone."""
     while True:
         try:
             return os.read(done, 1)

@@ -56,9 +56,9 @@ class Carrier:
         control: Callable[[bytes, memoryview], None],
         is_over: Callable[[], bool],
     ) -> bool:
-        """Carry bytes both ways; False when the person has gone. `is_over` is asked whenever something happened.
+        """Carry bytes both ways; False when the person has gone. `is_over` is called whenever something happened.
 
-        It is over once all that the sources brought has been sent. Raises Trouble when the attempt is stopped.
+        It returns once all data of the sources has been sent. Raises Trouble when the attempt is stopped.
         """
         outgoing = self._outgoing = Outgoing(self._tunnel, sources)
         incoming = Incoming(self._tunnel, {frames.DATA: sink}, control)
@@ -81,9 +81,9 @@ class Carrier:
                 os.read(self._wake, 4096)
 
     def finish(self, patience_s: float) -> None:
-        """Send what is left and wait until the other end leaves, for so long at most.
+        """Send what is left and wait until the other end leaves, within `patience_s`.
 
-        No longer than a moment once the attempt ends. Who closes earlier may take back what has not arrived yet.
+        Only for a moment once the attempt ends. Closing earlier may discard data that has not arrived yet.
         """
         self._deadline = time.monotonic() + patience_s
         outgoing = self._outgoing
@@ -105,7 +105,7 @@ class Carrier:
         return time.monotonic() < self._deadline
 
     def _wait(self, waits: list[tuple[int, int]] | None) -> None:
-        """Until there is something to do, or no time left for it."""
+        """Wait until there is something to do, or no time left."""
         waiting = Waiting()
         waiting.add(waits)
         waiting.watch(self._wake)

@@ -6,7 +6,7 @@ import socket
 
 from muster.agent.run.records import SessionCommand
 from muster.agent.run.sessions.carrier import Carrier, Trouble
-from muster.agent.run.sessions.place import Place
+from muster.agent.run.sessions.session_rank import SessionRank
 from muster.host import frames
 from muster.host.streams import SocketEnd
 
@@ -14,9 +14,9 @@ _CONNECT_S = 5.0
 _LAST_BYTES_S = 60.0
 
 
-def carry(command: SessionCommand, carrier: Carrier, place: Place) -> None:
-    """Join the tunnel with the port until both have ended, or the person leaves."""
-    connection = SocketEnd(_connected(place.rank, command["port"], command["addresses"]))
+def carry(command: SessionCommand, carrier: Carrier, target: SessionRank) -> None:
+    """Connect the tunnel to the port until both have ended, or the person leaves."""
+    connection = SocketEnd(_connected(target.rank, command["port"], command["addresses"]))
     finished = False
 
     def control(kind: bytes, _payload: memoryview) -> None:
@@ -39,7 +39,7 @@ def _connected(rank: int, port: int, addresses: list[str]) -> socket.socket:
         except ConnectionRefusedError:
             continue
         except OSError as error:
-            # No IPv6 here, an address that is not this machine's: another one may do.
+            # No IPv6 here, or an address that is not this machine's: another one may work.
             met = met or (str(error) if address == "127.0.0.1" else "")
     raise Trouble(
         f"nothing listens on port {port} of rank {rank} (tried {', '.join(addresses) or '127.0.0.1'})"

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from muster.agent.run.records import SessionCommand
 from muster.agent.run.sessions import port, python_stacks, shell
 from muster.agent.run.sessions.carrier import Carrier, Trouble
-from muster.agent.run.sessions.place import Place
+from muster.agent.run.sessions.session_rank import SessionRank
 from muster.host import processes
 
 _LAST_WORDS_S = 0.5
@@ -21,17 +21,17 @@ _PASS_S = 0.01
 _MOST_OPEN = 65_536
 
 
-def start(command: SessionCommand, descriptor: int, places: Mapping[int, Place]) -> int:
-    """The pid of a child that carries a session; the descriptor is the child's from then on."""
+def start(command: SessionCommand, descriptor: int, ranks: Mapping[int, SessionRank]) -> int:
+    """The pid of a child that runs a session; it takes over the descriptor."""
     parent = os.getpid()
     pid = os.fork()
     if pid == 0:
-        _become(command, descriptor, places, parent)
+        _become(command, descriptor, ranks, parent)
     os.close(descriptor)
     return pid
 
 
-def _become(command: SessionCommand, descriptor: int, places: Mapping[int, Place], parent: int) -> None:
+def _become(command: SessionCommand, descriptor: int, ranks: Mapping[int, SessionRank], parent: int) -> None:
     """In the child: never returns."""
     try:
         os.setsid()
@@ -39,7 +39,7 @@ def _become(command: SessionCommand, descriptor: int, places: Mapping[int, Place
         _forget_keeper(descriptor)
         processes.become_subreaper()
         processes.set_name("muster-session")
-        _carry(command, Carrier(socket.socket(fileno=descriptor)), places)
+        _carry(command, Carrier(socket.socket(fileno=descriptor)), ranks)
     except BaseException:
         traceback.print_exc()
         sys.stderr.flush()
@@ -48,7 +48,7 @@ def _become(command: SessionCommand, descriptor: int, places: Mapping[int, Place
 
 
 def _forget_keeper(kept: int) -> None:
-    """Close what the keeper has open: its locks and its word with the agent must end with it alone."""
+    """Close the keeper's descriptors: its locks and its channel to the agent must end with it alone."""
     signal.set_wakeup_fd(-1)
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(number, signal.SIG_DFL)
@@ -57,19 +57,19 @@ def _forget_keeper(kept: int) -> None:
     os.closerange(kept + 1, max(kept + 1, _MOST_OPEN))
 
 
-def _carry(command: SessionCommand, carrier: Carrier, places: Mapping[int, Place]) -> None:
+def _carry(command: SessionCommand, carrier: Carrier, ranks: Mapping[int, SessionRank]) -> None:
     signal.signal(signal.SIGTERM, lambda *_: carrier.stop())
-    # Only a signal that has a handler wakes the carrier: output mostly ends a moment before the process that wrote it.
+    # Only a signal with a handler wakes the carrier: output mostly ends a moment before the process that wrote it.
     signal.signal(signal.SIGCHLD, lambda *_: None)
     try:
         if command["session"] == "stacks":
-            python_stacks.carry(command, carrier, places)
+            python_stacks.carry(command, carrier, ranks)
             return
-        place = _place(command["rank"], places)
+        target = _pick(command["rank"], ranks)
         if command["session"] == "port":
-            port.carry(command, carrier, place)
+            port.carry(command, carrier, target)
         else:
-            shell.carry(command, carrier, place)
+            shell.carry(command, carrier, target)
     except Trouble as trouble:
         carrier.say_trouble(str(trouble))
         carrier.finish(_LAST_WORDS_S)
@@ -77,16 +77,16 @@ def _carry(command: SessionCommand, carrier: Carrier, places: Mapping[int, Place
         end_all_below()
 
 
-def _place(rank: int | None, places: Mapping[int, Place]) -> Place:
-    if rank is None and places:
-        rank = min(places)
-    if rank not in places or rank is None:
+def _pick(rank: int | None, ranks: Mapping[int, SessionRank]) -> SessionRank:
+    if rank is None and ranks:
+        rank = min(ranks)
+    if rank not in ranks or rank is None:
         raise Trouble(f"rank {rank} is not running here")
-    return places[rank]
+    return ranks[rank]
 
 
 def end_all_below() -> None:
-    """Kill what is left of all that the session started; orphans have become this process's children."""
+    """Kill all remaining processes of the session; orphans have become this process's children."""
     while True:
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:

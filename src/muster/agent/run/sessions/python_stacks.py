@@ -18,7 +18,7 @@ from typing import Any, Dict, List, NamedTuple  # noqa: UP035
 from muster.agent.run import stacks
 from muster.agent.run.records import SessionCommand
 from muster.agent.run.sessions.carrier import Carrier, Trouble
-from muster.agent.run.sessions.place import Place
+from muster.agent.run.sessions.session_rank import SessionRank
 from muster.host import frames, processes
 
 _MOST = 512
@@ -43,13 +43,13 @@ class Found(NamedTuple):
     command: str
 
 
-def carry(command: SessionCommand, carrier: Carrier, places: Mapping[int, Place]) -> None:
+def carry(command: SessionCommand, carrier: Carrier, ranks: Mapping[int, SessionRank]) -> None:
     """Send one report of all Python processes here, or of one rank's."""
     wanted = command["rank"]
-    chosen = [place for place in places.values() if place.pid and wanted in (None, place.rank)]
+    chosen = [target for target in ranks.values() if target.pid and wanted in (None, target.rank)]
     if not chosen:
         raise Trouble("no rank runs here" if wanted is None else f"rank {wanted} is not running")
-    found = [item for place in chosen for item in pythons(place)][:_MOST]
+    found = [item for target in chosen for item in pythons(target)][:_MOST]
     program = py_spy(command["py_spy"], chosen[0].env)
     reports = list(_by_py_spy(program, found)) if program else [_by_handler(item) for item in found]
     carrier.say(
@@ -59,18 +59,18 @@ def carry(command: SessionCommand, carrier: Carrier, places: Mapping[int, Place]
     carrier.finish(_LAST_BYTES_S)
 
 
-def pythons(place: Place) -> Iterator[Found]:
+def pythons(target: SessionRank) -> Iterator[Found]:
     """The Python processes at and below a rank, the first one first."""
-    if place.pid is None:
+    if target.pid is None:
         return
-    below = [process.pid for process in processes.descendants([place.pid], processes.table()) if not process.dead]
-    for pid in (place.pid, *sorted(below)):
+    below = [process.pid for process in processes.descendants([target.pid], processes.table()) if not process.dead]
+    for pid in (target.pid, *sorted(below)):
         if is_python(pid):
-            yield Found(place.rank, pid, processes.command_line(pid).strip()[:500])
+            yield Found(target.rank, pid, processes.command_line(pid).strip()[:500])
 
 
 def is_python(pid: int) -> bool:
-    """By its program; a script that starts Python is none."""
+    """Whether its program is Python; a script that starts Python does not count."""
     try:
         program = os.path.basename(os.readlink(f"/proc/{pid}/exe"))  # noqa: PTH115, PTH119
     except OSError:
@@ -79,7 +79,7 @@ def is_python(pid: int) -> bool:
 
 
 def py_spy(agents: str, env: Mapping[str, str]) -> str | None:
-    """Where py-spy is: with the agent, or on the rank's PATH."""
+    """The path of py-spy: next to the agent, or on the rank's PATH."""
     if agents and os.access(agents, os.X_OK):
         return agents
     return shutil.which("py-spy", path=env.get("PATH"))
@@ -112,8 +112,8 @@ def _spied(item: Found, child: subprocess.Popen[bytes]) -> Report:
         return _report(item, threads)
     by_handler = _by_handler(item)
     if by_handler["trouble"]:
-        said = errors.decode(errors="replace").strip().splitlines()
-        by_handler["trouble"] = f"py-spy: {said[0] if said else 'failed'}; {by_handler['trouble']}"
+        errors_text = errors.decode(errors="replace").strip().splitlines()
+        by_handler["trouble"] = f"py-spy: {errors_text[0] if errors_text else 'failed'}; {by_handler['trouble']}"
     return by_handler
 
 
@@ -134,7 +134,7 @@ def spied_threads(dump: Any) -> List[Thread]:  # noqa: UP006
 
 
 def _by_handler(item: Found) -> Report:
-    """Have the process write where it is to its own standard error, and read it there."""
+    """Have the process dump its stacks to its own standard error, and read them there."""
     if not stacks.answers(item.pid):
         return _report(item, [], "it has no handler that says where it is (MUSTER_HOOKS without `stacks`)")
     try:
@@ -154,7 +154,7 @@ def _by_handler(item: Found) -> Report:
 
 
 def _written(log: int, begin: int) -> str:
-    """What came after `begin`, once it is a dump that does not grow any more."""
+    """What was written after `begin`, once it is a dump that no longer grows."""
     deadline = time.monotonic() + _HANDLER_S
     size, since = begin, time.monotonic()
     while time.monotonic() < deadline:
@@ -179,7 +179,7 @@ def handler_threads(text: str) -> List[Thread]:  # noqa: UP006
             number = int(call["line"]) if call["line"].isdigit() else 0
             threads[-1]["frames"].append({"function": call["function"], "file": call["file"], "line": number})
         elif threads and threads[-1]["frames"] and not line.startswith("  "):
-            # What the rank printed since.
+            # Output of the rank after the dump.
             continue
     if threads:
         threads[-1]["name"] = threads[-1]["name"] or "MainThread"

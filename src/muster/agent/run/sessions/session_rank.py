@@ -1,4 +1,4 @@
-"""Where a session takes place: one rank, as its keeper knows it."""
+"""The rank that a session runs in, as its keeper knows it."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import os
 from typing import NamedTuple
 
 
-class Place(NamedTuple):
-    """What of a rank somebody who enters gets."""
+class SessionRank(NamedTuple):
+    """What a session gets of its rank."""
 
     rank: int
     env: dict[str, str]
     cwd: str
     pid: int | None
-    """None: it has ended, or not begun."""
+    """None: it has ended, or has not begun."""
 
 
-def place_of(rank: int, pid: int) -> Place:
-    """A rank as its own process shows it: what it was started with, and where it is."""
+def session_rank_of(rank: int, pid: int) -> SessionRank:
+    """A rank as its own process shows it: its environment and its working folder."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123
             pairs = [pair.partition(b"=") for pair in file.read().split(b"\0") if b"=" in pair]
         cwd = os.readlink(f"/proc/{pid}/cwd")  # noqa: PTH115
     except OSError:
-        return Place(rank, {}, "/", None)
-    return Place(rank, {os.fsdecode(name): os.fsdecode(value) for name, _, value in pairs}, cwd, pid)
+        return SessionRank(rank, {}, "/", None)
+    return SessionRank(rank, {os.fsdecode(name): os.fsdecode(value) for name, _, value in pairs}, cwd, pid)

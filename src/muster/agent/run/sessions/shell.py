@@ -11,7 +11,7 @@ import termios
 
 from muster.agent.run.records import SessionCommand
 from muster.agent.run.sessions.carrier import Carrier, Trouble
-from muster.agent.run.sessions.place import Place
+from muster.agent.run.sessions.session_rank import SessionRank
 from muster.host import frames, processes
 from muster.host.streams import End, FileEnd
 
@@ -19,9 +19,9 @@ _SHELLS = ("/bin/bash", "/bin/sh")
 _LAST_BYTES_S = 3600.0
 
 
-def carry(command: SessionCommand, carrier: Carrier, place: Place) -> None:
+def carry(command: SessionCommand, carrier: Carrier, target: SessionRank) -> None:
     """Run it to its end, or until the person leaves."""
-    session = _Shell(command, place)
+    session = _Shell(command, target)
     try:
         if carrier.run(session.sources, session.sink, session.control, session.is_over):
             carrier.say_exit(session.code)
@@ -34,17 +34,17 @@ def carry(command: SessionCommand, carrier: Carrier, place: Place) -> None:
 
 
 class _Shell:
-    def __init__(self, command: SessionCommand, place: Place) -> None:
-        argv = list(command["command"]) or [shell_of(place.env)]
-        env = dict(place.env)
+    def __init__(self, command: SessionCommand, target: SessionRank) -> None:
+        argv = list(command["command"]) or [shell_of(target.env)]
+        env = dict(target.env)
         self._master = -1
         self._ended = False
         if command["terminal"] is not None:
             rows, columns, kind = command["terminal"]
             env["TERM"] = str(kind) or "xterm"
-            self._start_on_terminal(argv, env, place.cwd, int(rows), int(columns))
+            self._start_on_terminal(argv, env, target.cwd, int(rows), int(columns))
         else:
-            self._start_on_pipes(argv, env, place.cwd)
+            self._start_on_pipes(argv, env, target.cwd)
 
     def control(self, kind: bytes, payload: memoryview) -> None:
         if kind == frames.WINDOW and self._master >= 0:
@@ -53,7 +53,7 @@ class _Shell:
             self.sink.finish()
 
     def is_over(self) -> bool:
-        """Whether it has ended; what it left behind is ended then, so that its output ends too."""
+        """Whether it has ended; then its leftovers are ended too, so that its output ends."""
         if not self._ended and self._process.poll() is not None:
             self._ended = True
             processes.kill(processes.descendants([os.getpid()], processes.table()))
@@ -61,12 +61,12 @@ class _Shell:
 
     @property
     def code(self) -> int:
-        """As a shell would say it."""
+        """The exit code, as a shell would report it."""
         code = self._process.returncode or 0
         return 128 - code if code < 0 else code
 
     def hang_up(self) -> None:
-        """What a terminal does that is closed."""
+        """Send SIGHUP, as a closed terminal does."""
         processes.send(self._process.pid, signal.SIGHUP)
 
     def _start_on_terminal(self, argv: list[str], env: dict[str, str], cwd: str, rows: int, columns: int) -> None:
@@ -124,7 +124,7 @@ def _started(
 
 
 def shell_of(env: dict[str, str]) -> str:
-    """The person's own shell where it is here, otherwise one that every system has."""
+    """The person's own shell if it exists here, otherwise one that every system has."""
     for path in (env.get("SHELL", ""), *_SHELLS):
         if path and os.access(path, os.X_OK):
             return path

@@ -1,7 +1,7 @@
-"""What was read of an attempt's files, as lines: metrics for the server, and how far each file was read.
+"""The journal of an attempt's event files: metrics for the server, and how far each file was read.
 
-Both stand in one file, so that neither is there without the other: an agent that takes over from one that was killed
-finds out from it what was written last, and writes nothing twice.
+Both are in one file, so that neither exists without the other: an agent that takes over from a killed one finds
+the last position there, and writes nothing twice.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from muster.agent.ship.eventfiles.points import Param, Point
 
 Tags = Mapping[str, str]
-"""The names that tags of a file were given in this stretch."""
+"""The names that the tags of a file got in this stretch."""
 
 
 @dataclass
@@ -22,14 +22,14 @@ class Progress:
 
     offset: int = 0
     unfinished: int = 0
-    """So many lines behind the offset are written already."""
+    """How many lines behind the offset are written already."""
     names: dict[str, str] = field(default_factory=dict)
 
 
 def stretch(
     file: str, begin: int, end: int, names: Tags, items: Sequence[tuple[str, Point | Param]], written: int
 ) -> bytes:
-    """The lines for a stretch of a file, without the first ones that are written already."""
+    """The lines for a stretch of a file, without the first `written` ones."""
     lines = [json.dumps({"kind": "reading", "file": file, "from": begin, "names": names})]
     lines += [_line(name, item) for name, item in items[written:]]
     lines.append(json.dumps({"kind": "read", "file": file, "to": end}))
@@ -45,7 +45,7 @@ def _line(name: str, item: Point | Param) -> str:
 
 
 def recall(lines: Iterable[bytes]) -> dict[str, Progress]:
-    """How far each file was read, by what is written; lines that are not understood are passed over."""
+    """How far each file was read, from the journal's lines; unknown lines are skipped."""
     known: dict[str, Progress] = {}
     current: Progress | None = None
     for line in lines:

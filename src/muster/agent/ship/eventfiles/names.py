@@ -1,4 +1,4 @@
-"""Which metric a tag of a file becomes, where several files, tools and the script itself may log the same. Pure."""
+"""The metric name for a tag of a file, where several files, tools and the script may log the same. Pure."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from collections.abc import Set
 from dataclasses import dataclass, field
 
 _MOST = 10_000
-"""Metrics of one attempt that are taken from files: a tag for each weight of a network would help nobody."""
+"""Limit of metrics per attempt from files: a tag for each weight of a network would help nobody."""
 
 
 @dataclass
 class Names:
-    """Given once, and kept."""
+    """Names are assigned once, and kept."""
 
     given: dict[tuple[str, str, str], str] = field(default_factory=dict)
     """By tool, folder and tag."""
     owners: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """The tool and the folder that each comes from."""
+    """The tool and the folder that each name comes from."""
     too_many: int = 0
-    """Points of further tags."""
+    """How many points of further tags were dropped."""
 
     def name(self, tool: str, folder: str, tag: str, logged: Set[str]) -> str | None:
-        """The name for a tag; None where the script logs that itself, or with another tool.
+        """The name for a tag; None where the script logs it itself, or with another tool.
 
-        A second folder with the same tag, as Keras's `validation`, has its own name before it.
+        A second folder with the same tag, such as Keras's `validation`, gets its own name as a prefix.
         """
         if tag in logged:
             return None

@@ -1,4 +1,4 @@
-"""What is read from files of other tools, whatever the tool."""
+"""Data read from event files, whatever the tool."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class Point(NamedTuple):
 
     @property
     def shown(self) -> float | str:
-        """The value as lines of events have it: JSON lacks some numbers."""
+        """The value as event lines write it: JSON lacks some numbers."""
         if math.isfinite(self.value):
             return self.value
         return "NaN" if math.isnan(self.value) else "Infinity" if self.value > 0 else "-Infinity"
 
 
 class Param(NamedTuple):
-    """A setting that a script says it was given."""
+    """A parameter that a script logged."""
 
     tag: str
     value: str
@@ -32,12 +32,12 @@ class Param(NamedTuple):
 
 @dataclass
 class Taken:
-    """What a stretch of a file holds."""
+    """The content of a stretch of a file."""
 
     items: list[Point | Param] = field(default_factory=list)
     consumed: int = 0
-    """Bytes that need not be looked at again; may be more than there were, where something is passed over."""
+    """Bytes that need not be read again; may be more than there were, where something is skipped."""
     lost: int = 0
-    """Records that could not be read."""
+    """How many records could not be read."""
     broken: bool = False
-    """Where a record begins is not known any more: nothing can be read behind this."""
+    """Record boundaries are lost: nothing can be read behind this point."""

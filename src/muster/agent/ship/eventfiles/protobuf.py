@@ -10,7 +10,7 @@ _VARINT_BYTES = 10
 
 
 class Malformed(ValueError):
-    """It is no protocol buffer."""
+    """It is not a valid protocol buffer."""
 
 
 def fields(data: bytes) -> Iterator[tuple[int, int, bytes]]:

@@ -1,4 +1,4 @@
-"""Reads the event files of all attempts of a node in a thread of its own, so that no delivery waits for it."""
+"""Reads the event files of all attempts of a node in a thread of its own, so that it delays no delivery."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from muster.wire.node.agents import AttemptKey, Order
 log = logging.getLogger(__name__)
 
 SWITCH = "MUSTER_READ_EVENT_FILES"
-"""Set to 0 among a job's variables, its event files are kept and not read."""
+"""A job's variable that, set to 0, turns reading off: its event files are then only kept."""
 _PASS_S = 0.4
 _LAST_S = 20.0
 _OFF = ("0", "false", "off", "no")
@@ -25,12 +25,12 @@ _OFF = ("0", "false", "off", "no")
 class _Watched:
     order: Order
     reading: Reading
-    told: set[str] = field(default_factory=set)
+    noted: set[str] = field(default_factory=set)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 class EventFiles(threading.Thread):
-    """Those of a node."""
+    """The event files of a node."""
 
     def __init__(self, services: NodeServices) -> None:
         super().__init__(name="event files", daemon=True)
@@ -40,13 +40,13 @@ class EventFiles(threading.Thread):
         self._closing = False
 
     def watch(self, order: Order, paths: AttemptPaths) -> None:
-        """The attempt's ranks run from now on."""
+        """Begin to read an attempt's files."""
         if order.user_env.get(SWITCH, "").lower() not in _OFF:
             self._watched[order.key] = _Watched(order, _reading(order, paths))
             self._wake.set()
 
     def finish(self, order: Order, paths: AttemptPaths) -> list[str]:
-        """No process is left: read the rest. Returns what is to be said of it."""
+        """No process is left: read the rest. Returns notes."""
         if order.user_env.get(SWITCH, "").lower() in _OFF:
             return []
         watched = self._watched.pop(order.key, None) or _Watched(order, _reading(order, paths))
@@ -72,11 +72,11 @@ class EventFiles(threading.Thread):
         try:
             size = watched.reading.read(final)
         except Exception:
-            # Whatever a script left there must not end the agent's thread, nor hold up what is delivered.
+            # Whatever a script left there must neither end the agent's thread nor delay deliveries.
             log.exception("the event files of %s cannot be read", watched.order.key)
             return 0
-        for tool in {reader.source.tool for reader in watched.reading.readers.values()} - watched.told:
-            watched.told.add(tool)
+        for tool in {reader.source.tool for reader in watched.reading.readers.values()} - watched.noted:
+            watched.noted.add(tool)
             text = f"metrics are read from what {SHOWN[tool]} writes (the variable {SWITCH}=0 turns this off)"
             self._services.note(watched.order, "info", text)
         return size

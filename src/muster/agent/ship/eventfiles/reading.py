@@ -1,4 +1,4 @@
-"""One attempt's files of other tools: what is new of them becomes lines of events, each number once."""
+"""One attempt's event files: what is new in them becomes event lines, each number once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SHOWN = {tensorboard.TOOL: "TensorBoard", wandb.TOOL: "Weights & Biases"}
 _WINDOW = 2 << 20
 _PASS_BYTES = 8 << 20
 _SEARCH_S, _SEARCH_SHARE = 2.0, 20
-"""Files are looked for so often, or so many times as rarely as it takes."""
+"""Files are searched for at this interval, or after this many times the duration of a search."""
 
 
 @dataclass
@@ -34,7 +34,7 @@ class Reader:
     source: Source
     progress: journal.Progress
     seen: int = 0
-    """Its size in the pass before: what is newer may be on its way through the in-run API as well."""
+    """Its size in the previous pass: newer points may be on their way through the in-run API as well."""
     inode: int = 0
     lost: int = 0
     broken: bool = False
@@ -46,30 +46,30 @@ class Reader:
 
 @dataclass
 class Reading:
-    """What is known of an attempt's files."""
+    """The state of reading an attempt's files."""
 
     roots: tuple[Path, ...]
     events: Path
-    """Where lines go that are shipped."""
+    """The folder of the lines that are shipped."""
     rank: int
-    """The first of the node, in whose name they are logged: files do not say."""
+    """The node's first rank, in whose name they are logged: files do not name a rank."""
     since: float
     readers: dict[str, Reader] = field(default_factory=dict)
     names: Names = field(default_factory=Names)
     logged: set[str] = field(default_factory=set)
-    """What the script logs through the in-run API or MLflow."""
+    """Metrics that the script logs through the in-run API or MLflow."""
     given: set[str] = field(default_factory=set)
-    """Parameters that it reports there."""
+    """Parameters that it logs there."""
     _logged_to: dict[str, int] = field(default_factory=dict)
     _search_at: float = 0.0
     _recalled: dict[str, journal.Progress] | None = None
 
     def read(self, final: bool = False) -> int:
-        """Take in what is new; how many bytes were read. In the end also what came last."""
+        """Read what is new; returns how many bytes. `final`: also the newest points."""
         self._search(final)
         if not self.readers:
             return 0
-        # Sizes first, names that the script logs itself after them: those it writes at once.
+        # Sizes first, then the names that the script logs itself: those it writes at once.
         sizes = {name: self._size(reader) for name, reader in self.readers.items()}
         self._look_at_own_metrics()
         left = _PASS_BYTES
@@ -82,11 +82,11 @@ class Reading:
 
     @property
     def unread(self) -> int:
-        """Bytes that nobody has looked at."""
+        """How many bytes were not read."""
         return sum(reader.left for reader in self.readers.values())
 
     def notes(self) -> list[str]:
-        """What somebody who misses something should know."""
+        """Notes about anything that is missing."""
         found = []
         for reader in self.readers.values():
             where = f"{reader.source.name} ({SHOWN[reader.source.tool]})"
@@ -135,13 +135,13 @@ class Reading:
         except OSError:
             return 0
         if reader.inode not in (0, status.st_ino) or status.st_size < reader.progress.offset:
-            # Another file took its place; what it holds is logged anew.
+            # Another file replaced it; its content is logged from the start.
             reader.progress, reader.broken = journal.Progress(names=reader.progress.names), False
         reader.inode = status.st_ino
         return status.st_size
 
     def _step(self, reader: Reader, until: int) -> int:
-        """Read one stretch of a file; how many bytes it took, 0 when nothing more can be had."""
+        """Read one stretch of a file; returns how many bytes, 0 when nothing more can be read."""
         source, progress = reader.source, reader.progress
         if progress.offset >= until:
             return 0
@@ -193,14 +193,14 @@ class Reading:
         try:
             size = os.fstat(descriptor).st_size
             if size and os.pread(descriptor, 1, size - 1) != b"\n":
-                # The disk was full, or whoever wrote here was killed.
+                # The disk was full, or the writer was killed.
                 lines = b"\n" + lines
             write_all(descriptor, lines)
         finally:
             os.close(descriptor)
 
     def _look_at_own_metrics(self) -> None:
-        """Which metrics the ranks of this node log by themselves."""
+        """Note which metrics the ranks of this node log by themselves."""
         for path in self.events.glob("rank_*.jsonl"):
             if path.name.count(".") > 1:
                 continue
@@ -219,7 +219,7 @@ class Reading:
 
 
 def _logged(line: bytes) -> tuple[str, str]:
-    """The kind and the name of what a line of the in-run API says; empty where it says neither."""
+    """The kind and the name in a line of the in-run API; empty where it has neither."""
     try:
         item = json.loads(line)
     except (ValueError, RecursionError):

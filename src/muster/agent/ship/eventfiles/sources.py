@@ -25,18 +25,18 @@ class Source:
 
     @property
     def name(self) -> str:
-        """By which it is known in what was read of it."""
+        """Its name in the journal."""
         return f"{self.root.name}/{self.inner}"
 
     @property
     def folder(self) -> str:
-        """What stands for a series of experiments in its tool: for W&B, the name of its run."""
+        """What its tool calls a run: for W&B, the name of the run."""
         above = self.inner.rpartition("/")[0]
         return above.rpartition("/")[2] if self.tool == wandb.TOOL else above
 
 
 def find(root: Path, since: float) -> list[Source]:
-    """Those that were written since the job began, in the order of their names; what came with its code is older."""
+    """Files written since the job began, sorted by name; files that came with its code are older."""
     found = []
     for path, tool in _files(root):
         try:

@@ -28,7 +28,7 @@ _WALL_TIME, _STEP, _SUMMARY, _VALUE = 1, 2, 5, 1
 _TAG, _SIMPLE_VALUE, _TENSOR = 1, 2, 8
 _DTYPE, _CONTENT = 1, 4
 _FORMATS = {1: "<f", 2: "<d", 3: "<i", 4: "<B", 5: "<h", 6: "<b", 9: "<q", 17: "<H", 19: "<e", 22: "<I", 23: "<Q"}
-"""How TensorFlow's types lie in `tensor_content`."""
+"""How TensorFlow's types are encoded in `tensor_content`."""
 _BFLOAT16, _HALF_VALUES, _HALF = 14, 13, 19
 _Unpack = Callable[[bytes], list[float]]
 _VALUES: dict[int, _Unpack] = {
@@ -95,7 +95,7 @@ def _scalars(summary: bytes) -> Iterator[tuple[str, float]]:
 
 
 def _single(tensor: bytes) -> float | None:
-    """The number of a tensor that holds one; None for texts, images and whatever is longer."""
+    """The number of a scalar tensor; None for texts, images and anything longer."""
     dtype, found = 0, list[float]()
     content = b""
     for number, kind, part in fields(tensor):
@@ -106,7 +106,7 @@ def _single(tensor: bytes) -> float | None:
         elif number == _HALF_VALUES and kind == BYTES:
             found += [_from_half(bits, dtype) for bits in varints(part)]
         elif number in _VALUES:
-            # A list of one may also be written without packing.
+            # A list of one number may also be unpacked.
             found += _VALUES[number](part)
     if content:
         return _from_content(content, dtype)
@@ -123,7 +123,7 @@ def _from_content(content: bytes, dtype: int) -> float | None:
 
 
 def _from_half(bits: int, dtype: int) -> float:
-    """16 bits as the number that they stand for."""
+    """The number that 16 bits encode."""
     if not 0 <= bits < 1 << 16:
         raise Malformed("a half of more than 16 bits")
     if dtype == _HALF:
@@ -132,7 +132,7 @@ def _from_half(bits: int, dtype: int) -> float:
 
 
 def _masked(data: bytes) -> int:
-    """The checksum of TensorFlow's framing: CRC-32C, turned and shifted."""
+    """The checksum of TensorFlow's framing: CRC-32C, rotated and offset."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc = _CASTAGNOLI[(crc ^ byte) & 0xFF] ^ (crc >> 8)

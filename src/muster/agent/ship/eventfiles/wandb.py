@@ -27,7 +27,7 @@ _PARAM_LENGTH = 500
 
 
 def take(data: bytes, offset: int) -> Taken:
-    """What the whole records of a stretch say; `offset` is where it begins in its file."""
+    """The content of the complete records of a stretch; `offset` is where it begins in its file."""
     taken = Taken()
     position, parts, size = 0, list[bytes](), 0
     if offset == 0:
@@ -47,7 +47,7 @@ def take(data: bytes, offset: int) -> Taken:
         length = int.from_bytes(data[position + 4 : position + 6], "little")
         kind = data[position + 6]
         if not _FULL <= kind <= _LAST or length > left - _HEADER:
-            # Somebody else wrote here: the next block begins at a place that is known.
+            # Somebody else wrote here: skip to the next block, whose position is known.
             position, parts, size = position + left, [], 0
             taken.lost += 1
             taken.consumed = min(position, len(data))
@@ -65,7 +65,7 @@ def take(data: bytes, offset: int) -> Taken:
             parts.append(chunk)
             size += length
         if size > _LARGEST:
-            # What follows of it is passed over: it has no beginning.
+            # The rest of this record is skipped: its beginning is missing.
             parts, size = [], 0
         if kind in (_FULL, _LAST) or not parts:
             if parts:
@@ -122,7 +122,7 @@ def _short(value: Json) -> str:
 
 
 def _item(content: bytes) -> tuple[str, Json]:
-    """A name and a value; a name in parts is joined as W&B shows it."""
+    """A name and a value; a nested name is joined as W&B shows it."""
     name, nested, value = "", list[str](), b"null"
     for number, kind, part in fields(content):
         if kind != BYTES:
@@ -137,7 +137,7 @@ def _item(content: bytes) -> tuple[str, Json]:
 
 
 def _numbers(name: str, value: Json, depth: int = 0) -> Iterator[tuple[str, float]]:
-    """The numbers of a value, which may be a mapping of mappings; pictures, tables and histograms have none."""
+    """The numbers of a value, which may be nested mappings; images, tables and histograms have none."""
     if isinstance(value, bool) or not name:
         return
     if isinstance(value, int | float):
