@@ -1,13 +1,13 @@
-"""Caches with a limit in bytes: what was not used for longest goes first, and what is in use stays.
+"""Caches with a limit in bytes: least recently used entries are removed first, entries in use stay.
 
     KEY/             an entry: a folder that is complete once it has its record, which is written last
-    .partial/KEY/    an entry under way, or one that was cut off, where it is not made in place
+    .partial/KEY/    an unfinished entry, in progress or interrupted, where it is not made in place
     .locks/KEY.use   held shared by those who use the entry; its time is that of the last use
     .locks/KEY.build held exclusively by the one who makes it
     .gone/           what is being removed
 
-Locks end with their processes, so nothing has to be tidied up after a death. An entry goes by one rename, so a death in
-between leaves nothing that could be taken for whole.
+Locks end with their processes, so a crash needs no clean-up. An entry is removed by one rename first, so a crash in
+between leaves nothing that could be taken for complete.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _RESERVED = "reserved"
 
 
 class HasSize(Protocol):
-    """Something that takes room."""
+    """Something that takes space."""
 
     @property
     def size(self) -> int: ...
 
 
 class Removable(HasSize, Protocol):
-    """Something that takes room and may have to go."""
+    """Something that takes space and may be removed."""
 
     @property
     def key(self) -> str: ...
@@ -50,22 +50,22 @@ Item = TypeVar("Item", bound=Removable)
 
 @dataclass(frozen=True)
 class Room:
-    """How making room went."""
+    """The outcome of making room."""
 
     removed: tuple[str, ...]
     used_bytes: int
-    """What is left takes so much."""
+    """The size of what is left."""
     busy_bytes: int
-    """Of that, what was tried and is in use."""
+    """The part of it that could not be removed because it is in use."""
     enough: bool
 
 
 def make_room(
     items: Iterable[Item], remove: Callable[[Item], bool], enough: Callable[[int], bool], keep: Collection[str] = ()
 ) -> Room:
-    """Remove the least recently used until what is left is little enough; what is in use stays, and counts.
+    """Remove the least recently used items until enough is free; items in use stay, and count.
 
-    `remove` answers whether it could, and `enough` is asked with the bytes that are left.
+    `remove` returns whether it could, and `enough` is called with the bytes that are left.
     """
     oldest_first = sorted(items, key=lambda item: item.used_at)
     used = sum(item.size for item in oldest_first)
@@ -85,7 +85,7 @@ def make_room(
 
 
 class UseLocks:
-    """Who uses which entry, and when it was last used; entries may be folders, or anything that has a key."""
+    """Use locks of entries, and when each was last used; entries may be folders, or anything with a key."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -97,7 +97,7 @@ class UseLocks:
         return held
 
     def claim(self, key: str) -> HeldLock | None:
-        """Keep others from using an entry; None when somebody does."""
+        """Keep others from using an entry; None when it is in use."""
         return self._lock(key).try_acquire()
 
     def is_used(self, key: str) -> bool:
@@ -112,12 +112,12 @@ class UseLocks:
 
 
 Record = TypeVar("Record", bound=HasSize)
-"""What is written of an entry when it is complete: a message with at least its size."""
+"""The record of a complete entry: a message with at least its size."""
 
 
 @wire
 class Size:
-    """The record of an entry of which nothing else has to be known."""
+    """The record of an entry that needs no other."""
 
     size: int
 
@@ -138,7 +138,7 @@ class Entry(Generic[Record]):
 
 @dataclass(frozen=True)
 class HeldEntry(Generic[Record]):
-    """An entry that stays as long as its lock is held."""
+    """An entry that is kept while its lock is held."""
 
     entry: Entry[Record]
     lock: HeldLock
@@ -146,7 +146,7 @@ class HeldEntry(Generic[Record]):
 
 @dataclass(frozen=True)
 class _Partial:
-    """An entry under way, with the room that it was promised."""
+    """An unfinished entry, with the space that is reserved for it."""
 
     key: str
     size: int
@@ -166,7 +166,7 @@ class FolderCache(Generic[Record]):
         keep_free_bytes: int = 0,
         is_sound: Callable[[Entry[Record]], bool] = lambda entry: True,
     ) -> None:
-        """`keep_free_bytes` of the disk are left to others. `is_sound` is asked before an entry is used."""
+        """`keep_free_bytes` of the disk are left free. `is_sound` is called before an entry is used."""
         self.root = root
         self.limit_bytes = limit_bytes
         self._record = record
@@ -183,7 +183,7 @@ class FolderCache(Generic[Record]):
         return entry if entry is not None and self._is_sound(entry) else None
 
     def hold(self, key: str) -> HeldEntry[Record] | None:
-        """An entry that nobody removes while its lock is held; None when it is not there, or not sound."""
+        """An entry that is kept while its lock is held; None when it is missing, or not sound."""
         if not self.folder(key).is_dir():
             return None
         self._make_folders()
@@ -199,7 +199,7 @@ class FolderCache(Generic[Record]):
         return HeldEntry(entry, lock)
 
     def read(self, key: str) -> Entry[Record] | None:
-        """An entry that is complete, as far as its record tells."""
+        """An entry that is complete according to its record."""
         try:
             record = from_json(self._record, files.read_json(self.folder(key) / self._record_name))
         except WireError:
@@ -221,16 +221,16 @@ class FolderCache(Generic[Record]):
 
     @contextmanager
     def building(self, key: str, waiting: Callable[[], None] | None = None) -> Iterator[HeldLock]:
-        """One process at a time makes what a key stands for; `waiting` is called when somebody else does.
+        """One process at a time builds an entry; `waiting` is called when another one does.
 
-        Children may inherit the lock, so that nobody else builds while one of them still writes.
+        Children may inherit the lock, so that nobody else builds while one of them is still writing.
         """
         self._make_folders()
         with self._build_lock(key).acquire(waiting=waiting) as lock:
             yield lock
 
     def partial(self, key: str) -> Path:
-        """Where an entry is made that can be moved; called while building."""
+        """The folder in which a movable entry is made; called while building."""
         return self.root / ".partial" / key
 
     def complete(self, key: str, record: Record) -> None:
@@ -239,17 +239,17 @@ class FolderCache(Generic[Record]):
             files.write_json(self.folder(key) / self._record_name, to_json(record), durable=True)
 
     def commit(self, key: str, record: Record, made_as: str | None = None) -> HeldEntry[Record]:
-        """Give what was made in the partial folder its key, and hold it; called while building it, or `made_as`."""
+        """Move the partial folder to its key, and hold the entry; called while building it, or `made_as`."""
         partial = self.partial(made_as or key)
         (partial / _RESERVED).unlink(missing_ok=True)
         files.write_json(partial / self._record_name, to_json(record))
-        # Held before it is there, so that nobody can remove it in between.
+        # Held before it exists, so that nobody can remove it in between.
         lock = self._use.hold(key)
         try:
             with suppress(OSError):
                 partial.rename(self.folder(key))
             if partial.exists():
-                # The same content came by another way first.
+                # The same content arrived by another way first.
                 self._remove(partial)
             entry = self.read(key)
             if entry is None:
@@ -260,14 +260,14 @@ class FolderCache(Generic[Record]):
         return HeldEntry(entry, lock)
 
     def discard(self, key: str) -> None:
-        """Remove what is there of a key, complete or not; only while building."""
+        """Remove an entry, complete or not; only while building."""
         self._remove(self.folder(key))
         self._remove(self.partial(key))
 
     # Room
 
     def reserve(self, key: str, size: int) -> Room:
-        """Make room for an entry and promise it, before a byte is moved; promises nothing where it cannot fit."""
+        """Make room for an entry and reserve it before a byte is moved; reserves nothing where it cannot fit."""
         self._make_folders()
         with FileLock(self.root / ".locks" / "admission").acquire():
             room = self.make_room(size, keep=(key,))
@@ -278,7 +278,7 @@ class FolderCache(Generic[Record]):
             return room
 
     def make_room(self, wanted_bytes: int = 0, keep: Collection[str] = ()) -> Room:
-        """Remove the least recently used until as much more fits; `keep` neither goes nor, if under way, counts."""
+        """Remove the least recently used entries until so much more fits; `keep` stays, and does not count if unfinished."""
         already = sum(files.disk_usage(self.partial(key)) for key in keep) if wanted_bytes else 0
 
         def enough(used: int) -> bool:
@@ -305,12 +305,12 @@ class FolderCache(Generic[Record]):
         return True
 
     def sweep(self) -> list[str]:
-        """Remove what killed builds and removals left in the place of entries; returns what it was."""
+        """Remove what killed builds and removals left; returns the keys."""
         self._finish_removals()
         return [key for key in self._keys() if self.read(key) is None and self.remove(key)]
 
     def free_bytes(self, but: Collection[str] = ()) -> int:
-        """What the disk can give: not what others under way will still take, nor the last reserve."""
+        """Free disk space, less what unfinished entries will still take and less the reserve."""
         usage = shutil.disk_usage(self.root)
         waiting = [partial for partial in self._partials() if partial.key not in but]
         promised = sum(max(0, item.size - files.disk_usage(self.partial(item.key))) for item in waiting)

@@ -1,8 +1,8 @@
-"""Child processes that speak JSON with their parent, one value per line.
+"""Child processes that exchange JSON with their parent, one value per line.
 
 Requests go to the child's standard input, so that no secret shows in a process list; answers come from its standard
-output. A child ends when its input does, so it never outlives its parent. What it prints otherwise goes to its standard
-error: `Parent` sees to that before anything else can write between the answers.
+output. A child ends when its input does, so it never outlives its parent. Anything else that it prints goes to its
+standard error: `Parent` redirects it before anything can be written between the answers.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from muster.host.files import write_all
 log = logging.getLogger(__name__)
 
 spawning = threading.RLock()
-"""Held while a process starts or ends a child, so that who ends orphans never takes one for an orphan."""
+"""Held while a process starts or ends a child, so that it is never taken for an orphan and killed."""
 own_children: set[int] = set()
-"""Children that are no orphans, by process id. Changed while `spawning` is held."""
+"""Children that are not orphans, by process id. Changed while `spawning` is held."""
 
 _LOOK_S = 0.1
 _PIECE = 1 << 20
 
 
 class Abandoned(MusterError):
-    """Nobody wants any more what was being made."""
+    """The result is no longer wanted."""
 
 
 class ChildEnded(Exception):
-    """The child went, before or instead of an answer."""
+    """The child ended before it answered."""
 
 
 class Child:
-    """The parent's side: a process that was started, and what is said both ways.
+    """The parent's side: a started process, and messages both ways.
 
     One thread listens; any thread may send. It is one of `own_children` until it has ended.
     """
@@ -58,7 +58,7 @@ class Child:
         keep_lines: int = 0,
         pass_fds: Sequence[int] = (),
     ) -> None:
-        """`errors`: a descriptor that gets what it prints (default: as here); `keep_lines`: its last lines instead."""
+        """`errors`: a descriptor for its error output (default: inherited); `keep_lines`: or keep its last lines."""
         self._process = start(
             command,
             environment=environment,
@@ -81,7 +81,7 @@ class Child:
         return self._process.pid
 
     def send(self, message: Any) -> None:
-        """Say something to the child; ChildEnded when it cannot hear it any more."""
+        """Send a message to the child; ChildEnded when it can no longer receive."""
         assert self._process.stdin is not None
         data = json.dumps(message).encode() + b"\n"
         try:
@@ -92,9 +92,9 @@ class Child:
             raise ChildEnded(str(error)) from error
 
     def receive(self, unwanted: threading.Event | None = None, silent: Callable[[], None] = lambda: None) -> Any:
-        """The child's next message; ChildEnded when none comes any more, Abandoned once it is unwanted.
+        """The child's next message; ChildEnded when no more will come, Abandoned once it is unwanted.
 
-        While it may become unwanted and nothing comes, `silent` is called now and then.
+        While nothing arrives and `unwanted` is given, `silent` is called from time to time.
         """
         while True:
             if unwanted is not None and unwanted.is_set():
@@ -107,7 +107,7 @@ class Child:
             try:
                 return json.loads(line)
             except ValueError:
-                # Printed before the child had its output to itself, by what Python itself loads.
+                # Printed before the child took over its output, by something that Python itself loads.
                 log.info("process %d printed between its answers: %r", self.pid, line[:200])
 
     def messages(self, unwanted: threading.Event | None = None) -> Iterator[Any]:
@@ -121,12 +121,12 @@ class Child:
     def last_words(self) -> list[str]:
         """The last lines that it printed; all of them once it has ended."""
         if self._keeper is not None and self._process.poll() is not None:
-            # A grandchild may still have the other end.
+            # A grandchild may still hold the other end.
             self._keeper.join(1.0)
         return list(self._words)
 
     def close_input(self) -> None:
-        """Tell it to go."""
+        """Close its input, which asks it to end."""
         assert self._process.stdin is not None
         with suppress(OSError):
             self._process.stdin.close()
@@ -139,7 +139,7 @@ class Child:
             return None
 
     def end(self, grace_s: float = 0.0) -> int:
-        """End it: by the end of its input first, by force after the grace. Its exit code."""
+        """End it: by closing its input first, by force after the grace period. Returns its exit code."""
         if grace_s > 0:
             self.close_input()
         if grace_s <= 0 or self.wait(grace_s) is None:
@@ -147,7 +147,7 @@ class Child:
         return self._ended()
 
     def end_group(self) -> int:
-        """End it at once with all that it started; a tool that outlives it would go on writing."""
+        """Kill it with its whole process group; a tool that outlives it would go on writing."""
         end_group(self._process)
         return self._ended()
 
@@ -167,7 +167,7 @@ class Child:
         """Whether there was anything to read."""
         assert self._process.stdout is not None
         try:
-            # Whoever may lose interest looks up now and then.
+            # A caller that may lose interest checks from time to time.
             if unwanted is not None and not select.select([self._process.stdout], [], [], _LOOK_S)[0]:
                 return False
             data = os.read(self._process.stdout.fileno(), _PIECE)
@@ -195,7 +195,7 @@ def start(
     stderr: int | IO[bytes] | None = None,
     pass_fds: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
-    """Start a child that leads a session of its own and is known to be no orphan; `end_group` ends it."""
+    """Start a child that leads its own session and is registered as no orphan; `end_group` ends it."""
     with spawning:
         process = subprocess.Popen(
             list(command),
@@ -212,13 +212,13 @@ def start(
 
 
 def end_group(process: subprocess.Popen[bytes]) -> None:
-    """End a child at once with all that it started; a tool that outlives it would go on writing."""
+    """Kill a child with its whole process group; a tool that outlives it would go on writing."""
     with spawning:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         own_children.discard(process.pid)
-    # A sub-reaper inherits what it had started.
+    # A sub-reaper inherits its children.
     with suppress(ChildProcessError):
         while os.waitpid(-process.pid, 0)[0]:
             pass
@@ -228,14 +228,14 @@ def end_group(process: subprocess.Popen[bytes]) -> None:
 
 
 class Parent:
-    """The child's side: requests come in, answers go out, and the parent's end is noticed."""
+    """The child's side: receives requests, sends answers, and notices when the parent is gone."""
 
     def __init__(self, ended: Callable[[], None] = lambda: None, *, exit_after_s: float | None = None) -> None:
-        """`ended` is called once when the parent is gone; with `exit_after_s` the process goes that long after it."""
+        """`ended` is called once when the parent is gone; with `exit_after_s` the process exits that long after."""
         self.gone = threading.Event()
         self._ended = ended
         self._exit_after_s = exit_after_s
-        # What libraries and tools print must not get between the answers.
+        # Output of libraries and tools must not get between the answers.
         self._answers = os.dup(1)
         os.dup2(2, 1)
         self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -244,7 +244,7 @@ class Parent:
         threading.Thread(target=self._listen, name="parent", daemon=True).start()
 
     def receive(self) -> Any:
-        """The next request; ParentGone when there is no parent any more."""
+        """The next request; ParentGone when the parent is gone."""
         request = self._requests.get()
         if request is _END:
             self._requests.put(_END)
@@ -260,7 +260,7 @@ class Parent:
                 return
 
     def send(self, message: Any) -> None:
-        """Say something to the parent, from any thread; nothing happens where there is none any more."""
+        """Send a message to the parent, from any thread; does nothing when the parent is gone."""
         data = json.dumps(message).encode() + b"\n"
         try:
             with self._sending:
@@ -270,7 +270,7 @@ class Parent:
 
     def _listen(self) -> None:
         unread = b""
-        # Not by way of `sys.stdin`: a thread that waits in there makes Python's own end fail.
+        # Not through `sys.stdin`: a thread that blocks in it makes Python's shutdown fail.
         while data := os.read(0, _PIECE):
             *lines, unread = (unread + data).split(b"\n")
             for line in lines:
@@ -278,7 +278,7 @@ class Parent:
         self._notice()
         self._requests.put(_END)
         if self._exit_after_s is not None:
-            # A read that hangs must not keep a process that nobody waits for.
+            # A read that hangs must not keep an abandoned process alive.
             time.sleep(self._exit_after_s)
             os._exit(1)
 
@@ -286,17 +286,17 @@ class Parent:
         with self._noticing:
             if self.gone.is_set():
                 return
-            # First, so that whoever sees that the parent is gone sees the consequences too.
+            # First, so that a thread that sees `gone` also sees the effects.
             self._ended()
             self.gone.set()
 
 
 class ParentGone(Exception):
-    """Whoever asked is gone; nobody waits for an answer."""
+    """The parent is gone; nobody waits for an answer."""
 
 
 def end_own_group() -> None:
-    """For `Parent(ended=…)` of a child that leads a session: everything it started ends with it, at once."""
+    """For `Parent(ended=…)` of a child that leads a session: kills the whole process group."""
     os.killpg(0, signal.SIGKILL)
 
 

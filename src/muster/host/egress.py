@@ -1,5 +1,5 @@
-"""Where this process connects to on behalf of somebody: looked at when the connection is made, so that no name that
-resolves to another address a moment later gets past it."""
+"""Checks connections that this process makes on behalf of a person, at the moment of connecting, so that a name that
+resolves to another address a moment later cannot evade the check."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _connect_ex = socket.socket.connect_ex
 
 @dataclass(frozen=True)
 class Fence:
-    """Keeps connections away from this machine and its link, but for what is listed."""
+    """Forbids connections to this machine and its link, except to listed addresses."""
 
     allowed: tuple[Network, ...] = ()
 
     def refusal(self, address: str) -> str:
-        """Why an address is not connected to; empty where it is."""
+        """Why a connection to an address is refused; empty: it is allowed."""
         try:
             found = ipaddress.ip_address(address.partition("%")[0])
         except ValueError:
             return f"{address!r} is no address of a network"
-        # The same machine in another spelling.
+        # The same address in another notation.
         mapped = getattr(found, "ipv4_mapped", None) or getattr(found, "sixtofour", None)
         return next((why for item in (found, mapped) if item is not None and (why := self._refusal(item))), "")
 
@@ -49,7 +49,7 @@ _current: ContextVar[Fence | None] = ContextVar("fence", default=None)
 
 @contextmanager
 def fenced(fence: Fence | None) -> Iterator[None]:
-    """Connections that are made in this block stay outside the fence; also those of loops that it hands work to."""
+    """Check connections made in this block, including those of event loops that it gives work to."""
     if fence is None:
         yield
         return
@@ -63,7 +63,7 @@ def fenced(fence: Fence | None) -> Iterator[None]:
 
 
 def fenced_pieces(fence: Fence | None, pieces: Iterator[T]) -> Iterator[T]:
-    """The same for what is read piece by piece, each perhaps by another thread."""
+    """Like `fenced`, for an iterator whose pieces may be read by different threads."""
     while True:
         with fenced(fence):
             try:
@@ -74,7 +74,7 @@ def fenced_pieces(fence: Fence | None, pieces: Iterator[T]) -> Iterator[T]:
 
 
 def networks(texts: Sequence[str]) -> tuple[Network, ...]:
-    """Addresses and networks as they are written in settings; a name stands for what it resolves to now."""
+    """Parse addresses and networks of settings; a name stands for the addresses that it resolves to now."""
     found: list[Network] = []
     for text in texts:
         try:
@@ -85,7 +85,7 @@ def networks(texts: Sequence[str]) -> tuple[Network, ...]:
 
 
 def _watch() -> None:
-    """Have every connection of this process looked at; those outside of a fence are left alone."""
+    """Hook into every connection of this process; those outside of a fence are not checked."""
     if socket.socket.connect is not _checked_connect:
         socket.socket.connect = _checked_connect  # type: ignore[method-assign,assignment]
         socket.socket.connect_ex = _checked_connect_ex  # type: ignore[method-assign,assignment]

@@ -1,4 +1,4 @@
-"""How this Muster was installed, for hints on what else to install."""
+"""How Muster was installed, for hints on how to install extras."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ DISTRIBUTION = "muster-ml"
 
 
 def install_command(extra: str) -> str:
-    """The command that adds an extra to this Muster: from its clone, its wheel, or the package index."""
+    """The command that installs an extra: from the clone, the wheel, or the package index."""
     return f"pip install {installed_from(_direct_url(), extra)}"
 
 
 def installed_from(direct_url: str | None, extra: str) -> str:
-    """What pip is told to install, after the file that pip leaves behind; None: it came from an index. Pure."""
+    """The requirement for pip, from the direct_url.json that pip leaves; None: it came from an index. Pure."""
     try:
         said = json.loads(direct_url or "{}")
         parts = urlsplit(str(said.get("url", "")))

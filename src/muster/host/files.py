@@ -1,4 +1,4 @@
-"""Files that are whole or not there, paths that stay in their folder, and folders that take room or must go."""
+"""Atomic files, paths that stay in their folder, and sizes and removal of folders."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 PRIVATE = 0o600
 """The mode of a file that only its owner may read."""
 UNFINISHED = ".part-"
-"""In the name of a file that is not complete yet."""
+"""Part of the name of an incomplete file."""
 _SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 _SHORTAGE_S = 300.0
 _SHORTAGE_PAUSE_S = 0.1
@@ -34,12 +34,12 @@ _UNPACKED_MODE = 0o755
 
 
 def is_shortage(error: BaseException) -> bool:
-    """Whether a file could not be opened because descriptors or memory are used up: it is there, and that may pass."""
+    """Whether a file could not be opened because descriptors or memory ran out, which may pass."""
     return isinstance(error, OSError) and error.errno in _SHORTAGES
 
 
 def despite_shortages(work: Callable[[], T], patience_s: float = _SHORTAGE_S) -> T:
-    """What it returns, tried again while descriptors or memory are used up."""
+    """Run `work`, with retries while descriptors or memory are exhausted."""
     deadline = time.monotonic() + patience_s
     while True:
         try:
@@ -50,11 +50,11 @@ def despite_shortages(work: Callable[[], T], patience_s: float = _SHORTAGE_S) ->
         time.sleep(_SHORTAGE_PAUSE_S)
 
 
-# Whole or not there
+# Atomic files
 
 
 def write_file(path: Path, data: bytes | str, *, mode: int | None = None, durable: bool = False) -> None:
-    """Replace a file at once: readers see the old one or the new one."""
+    """Replace a file atomically: readers see the old or the new content."""
     with replacing(path, mode=mode, durable=durable) as file:
         file.write(data.encode() if isinstance(data, str) else data)
 
@@ -62,13 +62,13 @@ def write_file(path: Path, data: bytes | str, *, mode: int | None = None, durabl
 def write_json(
     path: Path, data: Any, *, indent: int | None = None, mode: int | None = None, durable: bool = False
 ) -> None:
-    """Replace a file by JSON at once."""
+    """Replace a file by JSON atomically."""
     text = json.dumps(data, indent=indent)
     write_file(path, text if indent is None else text + "\n", mode=mode, durable=durable)
 
 
 def read_json(path: Path) -> Any:
-    """What a file holds; None where it is missing, or no JSON."""
+    """A file's JSON value; None where it is missing, or not JSON."""
     try:
         return json.loads(path.read_bytes())
     except (OSError, ValueError):
@@ -77,9 +77,9 @@ def read_json(path: Path) -> Any:
 
 @contextmanager
 def replacing(path: Path, *, mode: int | None = None, durable: bool = False) -> Iterator[BinaryIO]:
-    """A file that takes the path's place when the block ends, and leaves nothing when it fails.
+    """A new file that replaces the path when the block ends, and is discarded when it fails.
 
-    `durable`: on the disk before it is seen. Without a mode the process's usual one counts.
+    `durable`: flushed to disk before it is visible. Without a mode the process's default counts.
     """
     part = _part_of(path)
     try:
@@ -96,7 +96,7 @@ def replacing(path: Path, *, mode: int | None = None, durable: bool = False) -> 
 
 
 def create_file(path: Path, data: bytes | str, *, mode: int | None = None) -> bool:
-    """Write a file that was not there, whole; False when somebody else was first, whose file stays."""
+    """Create a file atomically; False when it exists already, and is kept."""
     part = _part_of(path)
     try:
         with new_file(part, mode) as file:
@@ -110,20 +110,20 @@ def create_file(path: Path, data: bytes | str, *, mode: int | None = None) -> bo
 
 
 def flush_to_disk(file: BinaryIO) -> None:
-    """Have what was written to a file on the disk."""
+    """Flush a file's content to disk."""
     file.flush()
     os.fsync(file.fileno())
 
 
 def write_all(descriptor: int, data: bytes | memoryview) -> None:
-    """Write to a descriptor, in as many steps as it takes."""
+    """Write all data to a descriptor."""
     left = memoryview(data)
     while left:
         left = left[os.write(descriptor, left) :]
 
 
 def sync_folder(folder: Path) -> None:
-    """Have the names in a folder on the disk."""
+    """Flush a folder's entries to disk."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -132,12 +132,12 @@ def sync_folder(folder: Path) -> None:
 
 
 def _part_of(path: Path) -> Path:
-    # Several may write one file at once; and a name has at most 255 bytes.
+    # Several processes may write one file at once; and a name has at most 255 bytes.
     return path.with_name(f".{path.name[:50]}{UNFINISHED}{secrets.token_hex(4)}")
 
 
 def new_file(path: Path, mode: int | None = None) -> BinaryIO:
-    """A file that was not there, to write to; without a mode the process's usual one counts."""
+    """Open a new file for writing; without a mode the process's default counts."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     descriptor = os.open(path, flags, 0o666 if mode is None else PRIVATE)
     if mode is not None:
@@ -149,9 +149,9 @@ def new_file(path: Path, mode: int | None = None) -> BinaryIO:
 
 
 def is_safe_path(path: str, *, backslashes: bool = True) -> bool:
-    """Whether a relative path stays below the folder that it is joined to, and is written the one plain way.
+    """Whether a relative path stays below the folder that it is joined to, and is in normal form.
 
-    `backslashes=False` refuses those too: some storages take them for slashes.
+    `backslashes=False` refuses backslashes too: some storages treat them as slashes.
     """
     if "\0" in path or ("\\" in path and not backslashes):
         return False
@@ -173,7 +173,7 @@ def safe_path(path: str) -> str:
 
 
 def leaves_folder(path: str) -> bool:
-    """Whether a path that a person wrote ends up outside the folder that it is relative to; `a/../b` does not."""
+    """Whether a relative path that a person wrote leads out of its folder; `a/../b` does not."""
     if path.startswith(("/", "~")):
         return True
     depth = 0
@@ -193,20 +193,20 @@ def is_below(path: Path, folder: Path) -> bool:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a file or folder with all that is in it, as far as this user may; nothing there is fine too."""
+    """Remove a file or folder with its content, as far as permitted; it may be missing."""
     if path.is_symlink() or not path.is_dir():
         with suppress(OSError):
             path.unlink()
         return
     shutil.rmtree(path, ignore_errors=True)
     if path.exists():
-        # Some folders may not be written to, or not even be looked into.
+        # Some folders may be read-only, or not even listable.
         _open_up(path)
         shutil.rmtree(path, ignore_errors=True)
 
 
 def remove_aside(path: Path, aside: Path) -> None:
-    """Remove a folder by another name, so that half of it is never taken for the whole."""
+    """Rename a folder, then remove it, so that half of it is never taken for the whole."""
     try:
         path.rename(aside)
     except FileNotFoundError:
@@ -215,7 +215,7 @@ def remove_aside(path: Path, aside: Path) -> None:
 
 
 def disk_usage(folder: Path) -> int:
-    """The bytes that a folder takes on the disk; a file that has several names in it counts once."""
+    """The bytes that a folder takes on disk; hard links to one file count once."""
     seen: set[tuple[int, int]] = set()
     total = 0
     for base, _, names in os.walk(folder):
@@ -246,9 +246,9 @@ def _open_up(folder: Path) -> None:
 
 
 def unpack(tar: TarFile, folder: Path, members: Iterable[TarInfo] | None = None, *, links: bool = False) -> None:
-    """Files and folders of an archive, as the caller's own and never outside of `folder`; ValueError at any other.
+    """Extract files and folders, owned by the caller and never outside of `folder`; ValueError for anything else.
 
-    With `links`, symbolic ones may point anywhere, but nothing is written through them. Python checks archives itself
+    With `links`, symbolic links may point anywhere, but nothing is written through them. Python itself checks archives
     only from 3.11.4 on.
     """
     tar.extraction_filter = lambda member, _: member
@@ -256,7 +256,7 @@ def unpack(tar: TarFile, folder: Path, members: Iterable[TarInfo] | None = None,
 
 
 def _checked(members: Iterable[TarInfo], folder: Path, links: bool) -> Iterator[TarInfo]:
-    """Each member when its turn comes, so that what was unpacked before it is looked at, too."""
+    """Check each member just before its extraction, so that links extracted before it are seen, too."""
     for member in members:
         if not (member.isreg() or member.isdir() or (links and (member.issym() or member.islnk()))):
             raise ValueError(f"{member.name!r} is neither a file nor a folder")

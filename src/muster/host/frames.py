@@ -1,6 +1,6 @@
-"""What goes through a tunnel: frames, each a kind, a length and so many bytes. Standard library only, Python 3.8.
+"""The frames of a tunnel: each has a kind, a length and so many bytes. Standard library only, Python 3.8.
 
-The server joins two connections and passes bytes on without looking at them; only the two ends speak of frames.
+The server joins two connections and relays bytes without parsing them; only the two ends know about frames.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 DATA = b"d"
-"""Bytes for the other side's input, or of its output."""
+"""Bytes for the remote input, or of the remote output."""
 ERRORS = b"e"
-"""Bytes of its standard error."""
+"""Bytes of the remote standard error."""
 END = b"z"
-"""No more bytes come in this direction."""
+"""No more bytes follow in this direction."""
 WINDOW = b"w"
-"""The terminal has another size: rows and columns."""
+"""The terminal's new size: rows and columns."""
 EXIT = b"x"
-"""What ran has ended with this exit code; the last frame."""
+"""The command ended with this exit code; the last frame."""
 TROUBLE = b"t"
-"""It cannot be done, or goes no further: a sentence; the last frame."""
+"""The session failed: a sentence; the last frame."""
 
 HEADER_BYTES = 5
 PIECE_BYTES = 256 << 10
@@ -33,11 +33,11 @@ _CONTROL_BYTES = 16 << 10
 
 
 class FrameError(Exception):
-    """What came is no frame."""
+    """The received data is not a valid frame."""
 
 
 class Piece(NamedTuple):
-    """Some bytes of a frame; of one that is not streamed, all of them."""
+    """Some bytes of a frame; all of them if the frame's kind is not streamed."""
 
     kind: bytes
     data: memoryview
@@ -49,7 +49,7 @@ def frame(kind: bytes, payload: bytes = b"") -> bytes:
 
 
 def put_header(target: memoryview, kind: bytes, length: int) -> None:
-    """Write the header in front of bytes that lie in a buffer already."""
+    """Write the header in front of bytes that are in a buffer already."""
     _HEADER.pack_into(target, 0, kind, length)
 
 
@@ -77,7 +77,7 @@ def exit_of(payload: memoryview) -> int:
 
 
 class Decoder:
-    """Takes a stream apart into frames; holds no more than one that is not streamed."""
+    """Splits a stream into frames; buffers at most one that is not streamed."""
 
     def __init__(self) -> None:
         self._kind = b""
@@ -85,7 +85,7 @@ class Decoder:
         self._held = bytearray()
 
     def pieces(self, data: memoryview) -> Iterator[Piece]:
-        """What the bytes hold: slices of them, valid until the caller reads into them again."""
+        """The pieces in the data: slices of it, valid until the caller reuses the buffer."""
         while data:
             if not self._kind:
                 data = data[self._take_header(data) :]
@@ -113,7 +113,7 @@ class Decoder:
         return kind
 
     def _take_header(self, data: memoryview) -> int:
-        """Read what there is of a header; how many bytes that were."""
+        """Read available bytes of a header; returns how many."""
         wanted = HEADER_BYTES - len(self._held)
         self._held += data[:wanted]
         if len(self._held) == HEADER_BYTES:

@@ -1,4 +1,4 @@
-"""SHA-256 of files and of bytes on their way."""
+"""SHA-256 of files and of streams."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Measured(NamedTuple):
-    """What identifies a content."""
+    """The hash and the size of some content."""
 
     sha256: str
     size: int
@@ -35,7 +35,7 @@ def measure_open(file: BufferedReader) -> Measured:
 
 
 class Measuring:
-    """Hash and size of bytes on their way to somewhere else."""
+    """Computes hash and size of bytes that are streamed elsewhere."""
 
     def __init__(self) -> None:
         self._digest = hashlib.sha256()
@@ -50,14 +50,14 @@ class Measuring:
         self.size += len(piece)
 
     def passing(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
-        """The same pieces, each counted before it goes on."""
+        """Pass pieces through, measuring each."""
         for piece in pieces:
             self.add(piece)
             yield piece
 
 
 def measure_pieces(pieces: Iterable[bytes]) -> Measured:
-    """The hash and size of bytes that nobody else wants."""
+    """The hash and size of pieces that are otherwise discarded."""
     measuring = Measuring()
     for piece in pieces:
         measuring.add(piece)

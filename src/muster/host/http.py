@@ -1,8 +1,7 @@
 """HTTP over a Unix socket, TCP, TLS or a shared folder, for clients, agents and movers.
 
-`Connection` is one keep-alive connection that speaks JSON; `PerThread` gives each thread its own; `RetryingClient`
-tries again what may pass. The standard library's client is enough, starts in 20 ms instead of 120, and keeps an agent
-small.
+`Connection` is one keep-alive connection for JSON; `PerThread` gives each thread its own; `RetryingClient` retries
+transient failures. The standard library's client is enough, starts in 20 ms instead of 120, and keeps an agent small.
 """
 
 from __future__ import annotations
@@ -30,21 +29,21 @@ from muster.wire.workspace import TOTAL_HEADER
 Body = bytes | memoryview | IO[bytes] | Iterable[bytes] | None
 Query = Mapping[str, str | int | float | bool | Sequence[str] | None]
 Refused = Callable[[int, bytes], Exception]
-"""The error that a refusal becomes: its status and its body."""
+"""Makes the error for a refusal from its status and its body."""
 
 _HINT = "Is it running? `muster status` tells; `muster up` starts one for a team."
 _CONNECT_S = 10.0
-"""A host that does not answer at all is given up sooner than one that takes its time over an answer."""
+"""An unreachable host is given up sooner than a slow one."""
 _HEAD_BYTES = 64 << 10
 _PIECE_BYTES = 256 << 10
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _PASSING = {408, 429, 500, 502, 503, 504}
-"""Statuses that another try may not meet."""
+"""Transient statuses, which a retry may avoid."""
 
 
 @dataclass(frozen=True)
 class Address:
-    """Where a server listens and how to know that it is the right one."""
+    """Where a server listens, and how to recognize it."""
 
     url: str
     """`unix:/path/to/socket`, `http://127.0.0.1:port`, `https://host:port` or `file:/path/of/a/shared/folder`."""
@@ -53,7 +52,7 @@ class Address:
 
     @property
     def shown(self) -> str:
-        """The address in messages: without a user's name or password."""
+        """The address for messages: without user name or password."""
         for prefix in ("unix:", "file:"):
             if self.url.startswith(prefix):
                 return self.url.removeprefix(prefix)
@@ -62,7 +61,7 @@ class Address:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host's name or address is this machine's own, which no network sees."""
+    """Whether a host name or address is loopback."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -70,7 +69,7 @@ def is_loopback(host: str) -> bool:
 
 
 class Sent(TypedDict, total=False):
-    """What goes with a request; without a timeout the connection's own counts."""
+    """Body and headers of a request; without a timeout the connection's own counts."""
 
     body: Body
     headers: Mapping[str, str] | None
@@ -78,14 +77,14 @@ class Sent(TypedDict, total=False):
 
 
 class RequestOptions(Sent, total=False):
-    """The same, with what is encoded on the way."""
+    """The same before encoding: JSON body and query."""
 
     json_body: Any
     query: Query | None
 
 
 class UntrustedCertificate(ServerUnavailable):
-    """The server shows a certificate that nobody here vouches for."""
+    """The server's certificate is not trusted here."""
 
 
 class Connection:
@@ -101,9 +100,9 @@ class Connection:
         external: bool = False,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """`headers` go with every request. `external`: reached through the site's proxy, trusting its authorities.
+        """`headers` are sent with every request. `external`: use the site's proxy, and trust its authorities.
 
-        `tls`: whom to trust, where several connections share that.
+        `tls`: a TLS context that several connections share.
         """
         self.address = address
         self.timeout_s = timeout_s
@@ -115,7 +114,7 @@ class Connection:
         self._tls = tls
         self._http: http.client.HTTPConnection | None = None
         self.next_page: str | None = None
-        """The cursor of the next page, where the last answer was one of several."""
+        """The cursor of the next page, where the last answer was not the last page."""
         self.total: int | None = None
         """How many items the whole list has, where the last answer was its first page."""
 
@@ -132,7 +131,7 @@ class Connection:
     def stream(
         self, method: str, path: str, *, json_body: Any = None, query: Query | None = None, **options: Unpack[Sent]
     ) -> Iterator[http.client.HTTPResponse]:
-        """Like `request`, but hands out the response while it arrives."""
+        """Like `request`, but returns the response while it arrives."""
         if json_body is not None:
             options["body"] = json.dumps(json_body).encode()
             options["headers"] = {**(options.get("headers") or {}), "Content-Type": "application/json"}
@@ -143,9 +142,9 @@ class Connection:
 
     @contextmanager
     def exchange(self, method: str, target: str, **sent: Unpack[Sent]) -> Iterator[http.client.HTTPResponse]:
-        """Send a request whose target is quoted already, and hand out the response, whatever its status.
+        """Send a request whose target is quoted already, and return the response, whatever its status.
 
-        ServerUnavailable where none comes; what breaks while its body is read is left as it is.
+        Raises ServerUnavailable where none arrives; errors while its body is read are passed through.
         """
         headers = {**self._headers, **(sent.get("headers") or {})}
         response = self._send(method, target, sent.get("body"), headers, sent.get("timeout_s") or self.timeout_s)
@@ -155,13 +154,13 @@ class Connection:
             self.close()
             raise
         if not response.isclosed():
-            # The rest of the body would be taken for the next answer.
+            # Otherwise the rest of the body would be taken for the next response.
             self.close()
 
     def upgrade(self, target: str, protocol: str) -> socket.socket:
-        """Turn the connection into a stream of bytes for another protocol; it is the caller's from then on.
+        """Upgrade the connection to a byte stream for another protocol; the caller owns it from then on.
 
-        Raises what a request would, where the server refuses.
+        Raises like a request where the server refuses.
         """
         if self.address.url.startswith("file:"):
             raise ServerUnavailable(f"{self.address.shown} is a shared folder, which carries no streams")
@@ -207,7 +206,7 @@ class Connection:
                     continue
                 raise ServerUnavailable(f"the server at {self.address.url} did not answer: {error}", _HINT) from error
             except BaseException:
-                # Half of a request may have been sent.
+                # The request may have been sent partly.
                 self.close()
                 raise
 
@@ -231,7 +230,7 @@ Held = TypeVar("Held", bound=Connection)
 
 
 class PerThread(Generic[Held]):
-    """A connection for each thread that asks, opened by `connect`; another one when the address is another."""
+    """One connection per thread, opened by `connect`; reopened when the address changes."""
 
     def __init__(self, connect: Callable[[Address], Held]) -> None:
         self._connect = connect
@@ -240,7 +239,7 @@ class PerThread(Generic[Held]):
     def to(self, address: Address) -> Held:
         """The calling thread's connection."""
         held: Held | None = getattr(self._local, "held", None)
-        # A forked child must not speak on its parent's connection, nor end it.
+        # A forked child must neither use nor close its parent's connection.
         if held is not None and self._local.pid == os.getpid():
             if held.address == address:
                 return held
@@ -258,7 +257,7 @@ class PerThread(Generic[Held]):
 
 
 class _OfThread(Connection):
-    """Closed with the thread that used it: nobody else could."""
+    """Closed with the thread that used it, as nobody else can."""
 
     def __del__(self) -> None:
         self.close()
@@ -270,24 +269,24 @@ class Answer:
 
     status: int
     headers: Mapping[str, str]
-    """By their names in small letters."""
+    """By lower-case name."""
     body: bytes
 
 
 class Repeatable(TypedDict, total=False):
-    """What goes with a request that may be tried again."""
+    """Body and headers of a request that may be retried."""
 
     headers: Mapping[str, str]
     body: bytes | memoryview | Callable[[], Iterator[bytes]] | None
-    """One that is made anew for each try may have any size."""
+    """A callable makes a new body for each try, of any size."""
     into: memoryview | None
-    """Filled by the body of a success."""
+    """A buffer that is filled with the body of a success."""
     allowed: Collection[int]
-    """Statuses that are answers, too."""
+    """Statuses that are returned without retries."""
 
 
 class _Following(threading.local):
-    """Hears how much of its body has come while a request of this thread goes on."""
+    """Progress of a response body of this thread."""
 
     filled: Callable[[int], None] = staticmethod(lambda count: None)
 
@@ -296,7 +295,7 @@ following = _Following()
 
 
 class RetryingClient:
-    """Requests to one server, from any thread, tried again while that makes sense."""
+    """Requests to one server, from any thread, with retries of transient failures."""
 
     def __init__(
         self,
@@ -309,14 +308,14 @@ class RetryingClient:
         self.address = address
         self._tries = tries
         self._pause = pause
-        # Reading the authorities takes longer than a request; once is enough for all threads.
+        # Loading the authorities takes longer than a request; all threads share one context.
         tls = trust(address, external=True) if address.url.startswith("https:") else None
         self._connections = PerThread(lambda address: _OfThread(address, timeout_s, external=True, tls=tls))
 
     def request(self, method: str, target: str, **sent: Unpack[Repeatable]) -> Answer:
-        """The answer, of whatever status; what may pass is tried again first, unless its status is `allowed`.
+        """The answer, whatever its status; transient failures are retried first, unless the status is `allowed`.
 
-        ServerUnavailable where no answer comes, with its reason as the cause.
+        Raises ServerUnavailable where no answer arrives, with the reason as its cause.
         """
         allowed = sent.get("allowed", ())
         for pause_s in retry_pauses(self._tries):
@@ -335,7 +334,7 @@ class RetryingClient:
 
     @contextmanager
     def opened(self, target: str, headers: Mapping[str, str]) -> Iterator[http.client.HTTPResponse]:
-        """The answer to a GET while it arrives, of whatever status and size; it is asked for once."""
+        """The response to a GET while it arrives, of any status and size; without retries."""
         with self._connections.to(self.address).exchange("GET", target, headers=headers) as response:
             yield response
 
@@ -352,14 +351,14 @@ class RetryingClient:
             if into is None or response.status >= 300:
                 return Answer(response.status, found, response.read())
             if response.status != 206 and "Range" in (sent.get("headers") or {}):
-                # All of a file instead of a part of it, which nobody wants to read to its end.
+                # The server sends the whole file instead of a range: do not read it to its end.
                 return Answer(response.status, found, b"")
             _fill(response, into, found)
             return Answer(response.status, found, b"")
 
 
 def retry_pauses(tries: int, first_s: float = 0.1, most_s: float = 5.0) -> Iterator[float | None]:
-    """How long to wait after each try that fails; None after the last. Spread, so that many do not come at once."""
+    """The pause after each failed try; None after the last. With jitter, so that many do not retry at once."""
     wait_s = first_s
     for _ in range(tries - 1):
         yield wait_s * random.uniform(0.5, 1.5)
@@ -368,14 +367,14 @@ def retry_pauses(tries: int, first_s: float = 0.1, most_s: float = 5.0) -> Itera
 
 
 def target_of(path: str, query: Query | None = None) -> str:
-    """A request's target, quoted; a value that is None is left out."""
+    """A request's target, quoted; values that are None are left out."""
     target = quote(path, safe="/@:~")
     chosen = {key: value for key, value in (query or {}).items() if value is not None}
     return f"{target}?{urlencode(chosen, doseq=True)}" if chosen else target
 
 
 def next_cursor(link: str | None) -> str | None:
-    """The cursor of the next page, out of a `Link` header."""
+    """The cursor of the next page, from a `Link` header."""
     target, _, relation = (link or "").partition(">")
     if 'rel="next"' not in relation:
         return None
@@ -383,7 +382,7 @@ def next_cursor(link: str | None) -> str | None:
 
 
 def _switched(end: socket.socket) -> tuple[int, bytes]:
-    """The status of the answer, and its body where it is a refusal. Not a byte more is read: the rest is a stream."""
+    """The response's status, and its body where it is a refusal. Reads not a byte more: the rest is the stream."""
     head = bytearray()
     while not head.endswith(b"\r\n\r\n"):
         byte = end.recv(1)
@@ -428,7 +427,7 @@ def open_connection(
     host = parts.hostname or "127.0.0.1"
     if parts.scheme == "http":
         return http.client.HTTPConnection(host, parts.port, timeout=timeout_s)
-    # Slow to load, and most clients speak to a socket.
+    # Slow to import, and most clients use a socket.
 
     tls = tls or trust(address, external)
     proxy = _proxy(host) if external and host not in _LOOPBACK else None
@@ -441,22 +440,22 @@ def open_connection(
 
 
 def _proxy(host: str) -> str | None:
-    # Importing it takes 10 ms, which every command would wait for.
+    # Its import takes 10 ms, which every command would wait for.
     from urllib.request import getproxies, proxy_bypass
 
     return None if proxy_bypass(host) else getproxies().get("https")
 
 
 def trust(address: Address, external: bool = False) -> ssl.SSLContext:
-    """Whom to trust at an address."""
+    """The TLS context for an address."""
     context = ssl.create_default_context(cadata=address.pinned_certificate)
     if address.pinned_certificate:
-        # The certificate itself is what is trusted, whatever name or address it is reached by.
+        # The certificate itself is pinned, whatever name or address the server is reached by.
         context.check_hostname = False
-        # Also where an authority has signed it that is not known here.
+        # Even if it was signed by an unknown authority.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     elif external:
-        # The names by which other tools know a site's own authority.
+        # The variables by which other tools are given a site's own authority.
         for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"):
             bundle = os.environ.get(name)
             if bundle and os.path.isfile(bundle):  # noqa: PTH113
@@ -494,5 +493,5 @@ def _fill(response: http.client.HTTPResponse, view: memoryview, headers: Mapping
         filled += count
         following.filled(filled)
     if response.read(1):
-        # In pieces of its own it could go on for ever.
+        # A chunked body could go on for ever.
         raise http.client.HTTPException(f"it sends more than the {len(view)} bytes that were asked for")

@@ -1,4 +1,4 @@
-"""Locks on files: held by a process and by whoever inherits its descriptor, and gone with the last of them.
+"""File locks: held by a process and by children that inherit its descriptor, and released with the last of them.
 
 A lock file is never removed: that would let two processes hold the same name.
 """
@@ -18,14 +18,14 @@ _NOT_OURS = (errno.EACCES, errno.EPERM, errno.ELOOP, errno.EISDIR)
 
 
 class HeldLock:
-    """A lock that is held until it is released, and every copy of its descriptor closed."""
+    """A lock that is held until it is released and every copy of its descriptor is closed."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
         """May be passed on to children: they then hold the lock too."""
 
     def touch(self) -> None:
-        """Note on the lock file that it is used now."""
+        """Note the current use on the lock file."""
         os.utime(self.descriptor)
 
     def release(self) -> None:
@@ -34,7 +34,7 @@ class HeldLock:
             os.close(descriptor)
 
     def detach(self) -> int:
-        """The descriptor, for whoever will close it instead."""
+        """Give up the descriptor, which the caller must close."""
         descriptor, self.descriptor = self.descriptor, -1
         return descriptor
 
@@ -48,16 +48,16 @@ class HeldLock:
 
 
 class FileLock:
-    """A file that can be locked, shared or exclusively; each acquisition is one of its own, also between threads."""
+    """A lock file, shared or exclusive; each acquisition is independent, also between threads."""
 
     def __init__(self, path: Path, *, required: bool = True, all_users: bool = False) -> None:
-        """`required=False`: go on without where the file system has no locks. `all_users`: any user may take it."""
+        """`required=False`: go on without a lock where the file system has none. `all_users`: any user may take it."""
         self.path = path
         self._required = required
         self._all_users = all_users
 
     def acquire(self, *, shared: bool = False, waiting: Callable[[], None] | None = None) -> HeldLock:
-        """Hold it, however long that takes; `waiting` is called once when somebody else has it."""
+        """Acquire it, however long that takes; `waiting` is called once when somebody else holds it."""
         descriptor = self._open()
         try:
             if waiting is None or not self._lock(descriptor, shared, block=False):
@@ -70,7 +70,7 @@ class FileLock:
         return HeldLock(descriptor)
 
     def try_acquire(self, *, shared: bool = False) -> HeldLock | None:
-        """Hold it, unless somebody else has it now."""
+        """Acquire it, unless somebody else holds it."""
         return self.acquire_within(0.0, shared=shared, pause=lambda _: True)
 
     def acquire_within(
@@ -81,11 +81,11 @@ class FileLock:
         poll_s: float = 0.02,
         pause: Callable[[float], bool | None] = time.sleep,
     ) -> HeldLock | None:
-        """Hold it, or None once the time is up; `pause(poll_s)` comes between tries and gives up by a true answer."""
+        """Acquire it, or None after the timeout; `pause(poll_s)` is called between tries and gives up if it is true."""
         try:
             descriptor = self._open()
         except OSError as error:
-            # What another user keeps to himself is as good as locked.
+            # A lock file that only another user may open counts as locked.
             if self._all_users and error.errno in _NOT_OURS:
                 return None
             raise
@@ -101,10 +101,10 @@ class FileLock:
         return HeldLock(descriptor)
 
     def is_free(self, *, shared: bool = False) -> bool:
-        """Whether it could be held now; where that cannot be known, as if somebody held it.
+        """Whether it could be acquired now; False where that cannot be determined.
 
-        Those who only look should ask with `shared`, where that answers their question: two then do not take each
-        other for the holder.
+        Callers that only check should pass `shared` where that answers their question: two of them then do not take
+        each other for the holder.
         """
         try:
             descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
@@ -120,7 +120,7 @@ class FileLock:
             os.close(descriptor)
 
     def used_at(self) -> float:
-        """When a holder last noted its use; 0 where nobody ever held it."""
+        """When a holder last noted its use; 0: never."""
         try:
             return self.path.stat().st_mtime
         except FileNotFoundError:
@@ -138,7 +138,7 @@ class FileLock:
         except BlockingIOError:
             return False
         except OSError as error:
-            # Some network file systems have no locks, and must do without.
+            # Some network file systems have no locks.
             if self._required or error.errno not in _UNSUPPORTED:
                 raise
         return True
@@ -154,7 +154,7 @@ def _open_for_all(path: Path) -> int:
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | flags, 0o644)
     except FileExistsError:
-        # Somebody else made it in this very moment.
+        # Somebody else created it at this very moment.
         return os.open(path, os.O_RDONLY | flags)
     os.fchmod(descriptor, 0o644)
     return descriptor

@@ -1,4 +1,4 @@
-"""Mounts below an attempt's folder: read-only views of cached data, NFS shares, storage that is read over FUSE."""
+"""Mounts below an attempt's folder: read-only views of cached data, NFS shares, FUSE mounts of storage."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def bind_read_only(source: Path, target: Path) -> bool:
-    """Show a folder or file somewhere else, where nobody can write to it; False where this user may not mount."""
+    """Bind-mount a folder or file read-only; False where this user may not mount."""
     flags = _MS_BIND | _MS_REMOUNT | _MS_RDONLY | _MS_NOSUID | _MS_NODEV
     if _mount(str(source), target, _MS_BIND) != 0:
         return False
@@ -32,7 +32,7 @@ def bind_read_only(source: Path, target: Path) -> bool:
 
 
 def mount_nfs(share: str, target: Path, options: str, read_only: bool) -> int:
-    """Mount `HOST:/EXPORT` of an NFS server of version 4; 0, or the error's number."""
+    """Mount `HOST:/EXPORT` by NFS version 4; returns 0 or the errno."""
     flags = _MS_NOSUID | _MS_NODEV | (_MS_RDONLY if read_only else 0)
     return ctypes.get_errno() if _mount(share, target, flags, "nfs4", options) != 0 else 0
 
@@ -49,12 +49,12 @@ def allowed() -> bool:
 
 
 def unmount(target: Path) -> bool:
-    # Lazily: a process that is about to end may still stand in it.
+    # Lazily: a process that is about to end may still use it as its working folder.
     return int(_libc.umount2(os.fsencode(target), _MNT_DETACH)) == 0
 
 
 def release(folder: Path) -> list[str]:
-    """Unmount everything below a folder, the deepest first; returns what was there."""
+    """Unmount everything below a folder, the deepest first; returns what was mounted."""
     found = below(folder)
     for target in found:
         if not unmount(Path(target)) and not _by_fusermount(target):
@@ -74,7 +74,7 @@ def below(folder: Path) -> list[str]:
 
 
 def _by_fusermount(target: str) -> bool:
-    """How an ordinary user unmounts FUSE."""
+    """Unmount FUSE as an ordinary user."""
     program = shutil.which("fusermount3") or shutil.which("fusermount")
     if program is None:
         return False

@@ -1,4 +1,4 @@
-"""Which of this machine's addresses others reach it by, and from where a port answers. Standard library only."""
+"""This machine's addresses towards others, and restricting ports to networks. Standard library only."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from urllib.parse import urlsplit
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _ELSEWHERE = "198.51.100.1"
-"""Nobody's: the way to it is the way to everywhere."""
+"""An unassigned address: its route is the default route."""
 _LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
 _ATTACH_FILTER, _DETACH_FILTER = 26, 27
-# The kernel's little machine that looks at packets: load a word, mask it, compare, go on or return.
+# Classic BPF instructions: load a word, mask it, compare, continue or return.
 _LOAD, _MASK, _EQUAL, _RETURN = 0x20, 0x54, 0x15, 0x06
 _IN_NETWORK_HEADER, _PROTOCOL = 0xFFF00000, 0xFFFFF000
 _SOURCE = {4: 12, 6: 8}
-"""Where the sender's address stands in a packet's header."""
+"""Offset of the sender's address in a packet's header."""
 _TYPE = {4: 0x0800, 6: 0x86DD}
 _TAKE = 0xFFFFFFFF
 
 
 def source_of(host: str, port: int = 443, family: int = socket.AF_UNSPEC) -> str:
-    """The address from which this machine reaches a host; OSError where there is no way."""
+    """This machine's address on the route to a host; OSError where there is no route."""
     family, kind, protocol, _, target = socket.getaddrinfo(host, port, family, socket.SOCK_DGRAM)[0]
     with socket.socket(family, kind, protocol) as probe:
-        # Nothing is sent: the kernel only chooses the way.
+        # Nothing is sent: the kernel only chooses the route.
         probe.connect(target)
         return str(probe.getsockname()[0])
 
@@ -36,8 +36,8 @@ def source_of(host: str, port: int = 443, family: int = socket.AF_UNSPEC) -> str
 def address_towards(hosts: Iterable[str]) -> str:
     """This machine's address on the interface that routes to the first of these hosts that is another machine.
 
-    Where they are all this machine, that of the default route: an address that others can use, never loopback as long
-    as there is another.
+    Where all of them are this machine, the address of the default route: one that others can use, loopback only if
+    there is no other.
     """
     for host in (*hosts, _ELSEWHERE, socket.gethostname()):
         try:
@@ -50,12 +50,12 @@ def address_towards(hosts: Iterable[str]) -> str:
 
 
 def in_url(host: str) -> str:
-    """A host as URLs write it."""
+    """A host in the notation of URLs."""
     return f"[{host}]" if ":" in host else host
 
 
 def reachable(url: str) -> str:
-    """The address by which other machines reach a server; one that listens everywhere has this machine's."""
+    """The URL by which other machines reach a server; for one on all interfaces with this machine's address."""
     parts = urlsplit(url)
     try:
         everywhere = ipaddress.ip_address(parts.hostname or "").is_unspecified
@@ -65,7 +65,7 @@ def reachable(url: str) -> str:
 
 
 def network_of(subnet: str | None) -> Network | None:
-    """A subnet by its addresses; None for a cloud's name of one."""
+    """The network of a subnet; None where it is a cloud's name of one."""
     try:
         return ipaddress.ip_network(subnet, strict=False) if subnet else None
     except ValueError:
@@ -73,9 +73,9 @@ def network_of(subnet: str | None) -> Network | None:
 
 
 def answer_only(listener: socket.socket, networks: Iterable[Network]) -> None:
-    """Have a listening socket answer nobody but these networks and this machine: the kernel drops the rest unanswered.
+    """Have a listening socket accept only these networks and this machine: the kernel drops other packets.
 
-    No rights are needed for it. PermissionError where the socket's owner has locked it.
+    This needs no privileges. PermissionError where the socket's owner has locked its filter.
     """
     instructions = b"".join(_filter([*_LOOPBACK, *networks]))
     kept = ctypes.create_string_buffer(instructions)
@@ -84,7 +84,7 @@ def answer_only(listener: socket.socket, networks: Iterable[Network]) -> None:
 
 
 def answer_everybody(listener: socket.socket) -> None:
-    """Undo that."""
+    """Undo `answer_only`."""
     try:
         listener.setsockopt(socket.SOL_SOCKET, _DETACH_FILTER, 0)
     except FileNotFoundError:
@@ -92,7 +92,7 @@ def answer_everybody(listener: socket.socket) -> None:
 
 
 def _filter(networks: Iterable[Network]) -> Iterator[bytes]:
-    """Returns from the first network that the sender is in; the packet is dropped where there is none."""
+    """Accepts from the first network that contains the sender; packets of others are dropped."""
     for network in networks:
         size = network.max_prefixlen // 8
         words = [
@@ -111,5 +111,5 @@ def _filter(networks: Iterable[Network]) -> Iterator[bytes]:
 
 
 def _instruction(code: int, operand: int, otherwise: int = 0) -> bytes:
-    """One step; `otherwise`: how many of the next ones are left out where a comparison fails."""
+    """One instruction; `otherwise`: how many are skipped where a comparison fails."""
     return struct.pack("=HBBI", code, 0, otherwise, operand)

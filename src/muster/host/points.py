@@ -1,4 +1,4 @@
-"""Points of one series as columns of bytes: eight for a number, whatever else as JSON. Pure."""
+"""Points of one series as columns of bytes: eight per number, anything else as JSON. Pure."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _HEAD = struct.Struct("<4sIII")
 _FLOATS, _WHOLES, _MIXED, _JSON = b"f", b"w", b"m", b"j"
 _PART = struct.Struct("<IQ")
 _HEAD_FIELDS = ("name", "source", "rank", "attempt", "type", "count", "least", "greatest")
-"""Of a series, before its columns."""
+"""The fields of a series that are written before its columns."""
 _EXACT = 1 << 53
 _NAMES = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-"""How values say what JSON lacks."""
+"""The texts for numbers that JSON lacks."""
 
 
 @dataclass
 class Points:
-    """Points of one series in the order in which they came, as columns of the same length."""
+    """Points of one series in order of arrival, as columns of the same length."""
 
     orders: list[int] = field(default_factory=list)
     values: list[Json] = field(default_factory=list)
@@ -86,7 +86,7 @@ def decode(data: bytes) -> Points:
 
 
 def pack(series: Iterable[MetricSeries]) -> bytes:
-    """Series with their points as bytes, for answers that would be long as JSON."""
+    """Series with their points as bytes, for responses that would be long as JSON."""
     parts: list[bytes] = []
     for item in series:
         head = {name: getattr(item, name) for name in _HEAD_FIELDS}
@@ -97,7 +97,7 @@ def pack(series: Iterable[MetricSeries]) -> bytes:
 
 
 def unpack(packed: bytes) -> list[MetricSeries]:
-    """What `pack` made."""
+    """The inverse of `pack`."""
     found, begin = [], 0
     while begin < len(packed):
         text, data = _PART.unpack_from(packed, begin)

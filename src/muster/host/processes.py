@@ -1,4 +1,4 @@
-"""The process tree, and the few kernel settings that keep it in hand. Standard library only."""
+"""The process tree, and the kernel settings that control it. Standard library only."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def die_with_parent(parent: int) -> None:
 
 
 def allow_tracing(tracer: int) -> None:
-    """Let a process and all below it read this one's stack, where the kernel lets only parents do so (Yama)."""
+    """Let a process and its descendants trace this one, where the kernel allows only parents to (Yama)."""
     if _libc is not None:
-        # Without Yama nobody knows the call, and nobody needs it.
+        # Without Yama the call does not exist, and is not needed.
         _libc.prctl(_PR_SET_PTRACER, ctypes.c_ulong(tracer), 0, 0, 0)
 
 
@@ -60,7 +60,7 @@ def set_name(name: str) -> None:
 
 
 def return_large_blocks() -> None:
-    """Have freed buffers go back to the system at once instead of staying in the heap (glibc)."""
+    """Return freed buffers to the system at once instead of keeping them in the heap (glibc)."""
     mallopt = getattr(_libc, "mallopt", None)
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, 256 << 10)
@@ -85,13 +85,13 @@ def read(pid: int) -> Process | None:
     data = _contents(pid, "stat")
     if not data:
         return None
-    # The name stands in parentheses and may hold anything, parentheses and spaces too.
+    # The name is in parentheses and may contain anything, even parentheses and spaces.
     fields = data[data.rindex(b")") + 2 :].split()
     return Process(pid, int(fields[1]), int(fields[2]), fields[0].decode())
 
 
 def parse_ps(text: str) -> dict[int, Process]:
-    """The table as `ps` prints it, for systems without /proc."""
+    """The process table from `ps`, for systems without /proc."""
     found: dict[int, Process] = {}
     for line in text.splitlines():
         pid, parent, group, state = line.split()[:4]
@@ -100,7 +100,7 @@ def parse_ps(text: str) -> dict[int, Process]:
 
 
 def descendants(roots: Collection[int], processes: Mapping[int, Process]) -> list[Process]:
-    """Everything below the roots, without the roots themselves."""
+    """All descendants of the roots, without the roots themselves."""
     children: dict[int, list[Process]] = {}
     for process in processes.values():
         children.setdefault(process.parent, []).append(process)
@@ -114,7 +114,7 @@ def descendants(roots: Collection[int], processes: Mapping[int, Process]) -> lis
 
 
 def terminate(targets: Iterable[Process]) -> None:
-    """SIGTERM; a stopped process is continued, so that it can act on it."""
+    """Send SIGTERM; a stopped process is continued, so that it can react."""
     for process in targets:
         if not process.dead:
             send(process.pid, signal.SIGTERM)
@@ -122,7 +122,7 @@ def terminate(targets: Iterable[Process]) -> None:
 
 
 def kill(targets: Collection[Process], spare_cleaners: bool = False) -> None:
-    """SIGKILL, whole groups at once: the kernel lets no fork slip out of a group."""
+    """Send SIGKILL to whole groups at once: no fork can slip out of a group."""
     living = [process for process in targets if not process.dead]
     spared = {process.pid for process in living if spare_cleaners and is_cleaner(process.pid)}
     kept_groups = {process.group for process in living if process.pid in spared}
@@ -136,9 +136,9 @@ def kill(targets: Collection[Process], spare_cleaners: bool = False) -> None:
 
 
 def is_part_of_parent(process: Process) -> bool:
-    """Whether Python forked it, or started it for its `multiprocessing`: then the parent decides about its end.
+    """Whether it is a fork of Python, or a helper of `multiprocessing`: then its parent decides when it ends.
 
-    A training that is told to stop would fail for want of its data loader's workers before it has saved.
+    A training that is told to stop would fail without its data loader's workers before it has saved.
     """
     command = _contents(process.pid, "cmdline")
     if b"from multiprocessing." in command:
@@ -164,7 +164,7 @@ def marked(name: str, value: str) -> list[int]:
 
 
 def name(pid: int) -> str:
-    """What `ps -o comm` shows; the dead have one, too."""
+    """What `ps -o comm` shows, even for dead processes."""
     return _contents(pid, "comm").decode(errors="replace").strip()
 
 
@@ -173,25 +173,25 @@ def command_line(pid: int) -> str:
 
 
 class OomCount(NamedTuple):
-    """How many processes the kernel has killed for want of memory, and where it counts them."""
+    """How many processes the OOM killer has killed, and the file of the counter."""
 
     counter: str
     kills: int
 
 
 def oom_kills(root: str = "/") -> OomCount:
-    """Those of this process's own memory cgroup where it has one, so that neighbours do not count; otherwise of the
-    machine."""
+    """The count of this process's own memory cgroup where it has one, so that neighbours do not count; otherwise the
+    machine's."""
     return _first_count(root, (*_cgroup_counters(root, "self"), "proc/vmstat")) or OomCount("", 0)
 
 
 def oom_kills_around(pid: int, root: str = "/") -> OomCount | None:
-    """Those of another process's memory cgroup; None where it has none that counts, or the process is gone."""
+    """The count of another process's memory cgroup; None where there is no counter, or the process is gone."""
     return _first_count(root, _cgroup_counters(root, str(pid))[:1])
 
 
 def oom_kills_at(counter: str, root: str = "/") -> int | None:
-    """What a counter says now; None when its cgroup is gone."""
+    """The current value of a counter; None when its cgroup is gone."""
     found = _first_count(root, (counter,))
     return found.kills if found else None
 
@@ -209,7 +209,7 @@ def _first_count(root: str, counters: Iterable[str]) -> OomCount | None:
 
 
 def _cgroup_counters(root: str, process: str) -> list[str]:
-    """Where a process's memory cgroup counts them, if it does, in version 1 and 2."""
+    """Candidate counter files of a process's memory cgroup, in version 1 and 2."""
     try:
         with open(f"{root}proc/{process}/cgroup") as file:  # noqa: PTH123
             lines = [line.rstrip("\n").split(":", 2) for line in file]
@@ -217,11 +217,11 @@ def _cgroup_counters(root: str, process: str) -> list[str]:
         return []
     own = {controller: path for _, controllers, path in lines for controller in controllers.split(",")}
     if "memory" not in own:
-        # The root of a machine counts nothing and has no such file; that of a container is the container's.
+        # A machine's root cgroup has no such file; a container's root is the container's own cgroup.
         return [f"sys/fs/cgroup{own['']}/memory.events"] if "" in own else []
     if own["memory"] == "/":
         return []
-    # A container sees its own at the top, whatever it is called outside.
+    # A container sees its own cgroup at the top, whatever its name on the host.
     return [f"sys/fs/cgroup/memory{path}/memory.oom_control" for path in (own["memory"], "")]
 
 

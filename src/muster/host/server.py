@@ -1,4 +1,4 @@
-"""Connections to the workspace's server: the protocol's version goes along, and its refusals become errors."""
+"""Connections to the workspace's server: they send the protocol's version, and turn refusals into errors."""
 
 from __future__ import annotations
 
@@ -40,6 +40,6 @@ def _refused(status: int, raw: bytes) -> errors.MusterError:
     except (ValueError, KeyError, TypeError):
         said = f"the server answered {status}: {raw[:500].decode(errors='replace')}"
         if status >= 500:
-            # The server says what went wrong; this was said for it while it was going, or by something before it.
+            # Not the server's own error format: it was shutting down, or a proxy answered.
             return errors.ServerUnavailable(said, "It may be restarting: try it again.")
         return errors.MusterError(said)

@@ -1,7 +1,7 @@
 """Calls through a shared folder, for nodes that cannot reach the server by network. Standard library only.
 
-A call is an HTTP request as it would go over a socket, written whole to a file; the server passes it to itself and
-writes the answer next to it. Names appear by rename, so nobody reads half of one.
+A call is an HTTP request in its usual form, written to a file; the server sends it to itself and writes the answer
+next to it. Files appear by rename, so nobody reads half of one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class SpoolConnection(HTTPConnection):
         self.sock = _Exchange(self._folder, self.timeout or 60.0)
 
     def endheaders(self, message_body: Any = None, *, encode_chunked: bool = False) -> None:
-        # The server then closes after its answer, which is how its end is known.
+        # The server then closes the connection after its answer, which marks its end.
         self.putheader("Connection", "close")
         super().endheaders(message_body, encode_chunked=encode_chunked)
 
@@ -56,7 +56,7 @@ class _Exchange:
         self._timeout_s = timeout_s or 60.0
 
     def makefile(self, _mode: str) -> IO[bytes]:
-        """The request is whole: hand it over and wait for the answer."""
+        """The request is complete: publish it and wait for the answer."""
         self._part.close()
         request, answer = self._base.with_suffix(REQUEST), self._base.with_suffix(ANSWER)
         self._base.with_suffix(PART).rename(request)

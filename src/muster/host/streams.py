@@ -1,6 +1,6 @@
-"""Byte streams that are joined, with bounded buffers: nothing is read before what was read has been passed on.
+"""Joined byte streams with bounded buffers: nothing is read before earlier data has been passed on.
 
-Single-threaded and without waiting, so that one loop can carry many. Standard library only, Python 3.8: it is part of
+Single-threaded and non-blocking, so that one loop can carry many. Standard library only, Python 3.8: it is part of
 the keeper.
 """
 
@@ -16,25 +16,25 @@ from muster.host import frames
 
 READ, WRITE = select.POLLIN, select.POLLOUT
 _AT_ONCE = 16
-"""Pieces that one stream moves before others have their turn."""
+"""How many pieces one stream moves before others get their turn."""
 
 
 class End:
-    """One end of a stream; reading and writing never wait."""
+    """One end of a stream; reading and writing never block."""
 
     def fileno(self) -> int:
         raise NotImplementedError
 
     def read_into(self, target: memoryview) -> int | None:
-        """How many bytes came; 0 at the end, None where there are none yet."""
+        """Read; returns how many bytes, 0 at the end, None where none are available yet."""
         raise NotImplementedError
 
     def write(self, data: memoryview) -> int | None:
-        """How many bytes went; None where there is no room, 0 where nobody takes them any more."""
+        """Write; returns how many bytes, None where there is no room, 0 where the reader is gone."""
         raise NotImplementedError
 
     def finish(self) -> None:
-        """Nothing more is written."""
+        """Signal that nothing more will be written."""
 
     def close(self) -> None:
         raise NotImplementedError
@@ -84,7 +84,7 @@ class SocketEnd(End):
 
 
 class FileEnd(End):
-    """A descriptor of our own: a pipe or a terminal's master. Two of them may share one, for its two directions."""
+    """A descriptor that we own: a pipe or a terminal's master. Two ends may share one, for its two directions."""
 
     def __init__(self, descriptor: int, is_terminal: bool = False) -> None:
         os.set_blocking(descriptor, False)
@@ -100,7 +100,7 @@ class FileEnd(End):
         except (BlockingIOError, InterruptedError):
             return None
         except OSError:
-            # What a terminal says when its last user has gone.
+            # What a terminal reports when its last user is gone.
             return 0
 
     def write(self, data: memoryview) -> int | None:
@@ -113,7 +113,7 @@ class FileEnd(End):
 
     def finish(self) -> None:
         if self._is_terminal:
-            # A terminal has no end of input of its own but this sign.
+            # A terminal's only end of input is this character.
             self.write(memoryview(b"\x04"))
         else:
             self.close()
@@ -125,12 +125,12 @@ class FileEnd(End):
 
 
 class SharedEnd(End):
-    """A descriptor that others have too (standard input and output), so that its mode must stay as it is."""
+    """A descriptor that others share (standard input and output), so its mode must not be changed."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self.broken = False
-        """Whoever read what is written has gone."""
+        """The reader is gone."""
 
     def fileno(self) -> int:
         return self._descriptor
@@ -159,7 +159,7 @@ class SharedEnd(End):
 
 
 class Duct:
-    """Passes bytes on from one end to another as they are."""
+    """Relays bytes from one end to another unchanged."""
 
     def __init__(self, source: End, sink: End) -> None:
         self._source = source
@@ -172,7 +172,7 @@ class Duct:
         """Nobody takes what comes from the source."""
 
     def turn(self) -> list[tuple[int, int]] | None:
-        """Move what can be moved; what to wait for, or None where there is more to do."""
+        """Move what can be moved; returns what to wait for, or None where there is more to do."""
         if self.ended or self.broken:
             return []
         for _ in range(_AT_ONCE):
@@ -195,7 +195,7 @@ class Duct:
 
 
 class Outgoing:
-    """Frames to one end: what several sources bring, and single frames between them."""
+    """Frames to one end: data of several sources, and single frames between them."""
 
     def __init__(self, sink: End, sources: Mapping[bytes, End]) -> None:
         self._sink = sink
@@ -204,15 +204,15 @@ class Outgoing:
         self._left = self._buffer[:0]
         self._waiting: deque[bytes] = deque()
         self.broken = False
-        """Nobody takes frames any more."""
+        """The receiver of frames is gone."""
 
     @property
     def drained(self) -> bool:
-        """Whether everything that came has gone."""
+        """Whether everything was sent."""
         return not self._sources and not self._waiting and not self._left
 
     def send(self, data: bytes) -> None:
-        """A frame of one's own, after the one that is on its way."""
+        """Send a single frame, after the one in progress."""
         if not (self._waiting and data[:1] == frames.WINDOW == self._waiting[-1][:1]):
             self._waiting.append(data)
         else:
@@ -222,7 +222,7 @@ class Outgoing:
         self._sources.clear()
 
     def turn(self) -> list[tuple[int, int]] | None:
-        """Move what can be moved; what to wait for, or None where there is more to do."""
+        """Move what can be moved; returns what to wait for, or None where there is more to do."""
         for _ in range(_AT_ONCE):
             while self._left:
                 count = self._sink.write(self._left)
@@ -239,7 +239,7 @@ class Outgoing:
         return None
 
     def _fill(self) -> bool:
-        """Take the next bytes of the sources, in turns; False where there are none now."""
+        """Read the next bytes of the sources, in turns; False where none are available."""
         for kind, source in list(self._sources.items()):
             got = source.read_into(self._buffer[frames.HEADER_BYTES :])
             if got is None:
@@ -258,7 +258,7 @@ class Outgoing:
 
 
 class Incoming:
-    """Frames from one end: bytes go to the end of their kind, the rest to `control`."""
+    """Frames from one end: data goes to the end for its kind, other frames to `control`."""
 
     def __init__(self, source: End, sinks: Mapping[bytes, End], control: Callable[[bytes, memoryview], None]) -> None:
         self._source = source
@@ -272,7 +272,7 @@ class Incoming:
         self.ended = False
 
     def turn(self) -> list[tuple[int, int]] | None:
-        """Move what can be moved; what to wait for, or None where there is more to do. Raises FrameError."""
+        """Move what can be moved; returns what to wait for, or None where there is more to do. Raises FrameError."""
         for _ in range(_AT_ONCE):
             waits = self._empty()
             if waits:
@@ -287,7 +287,7 @@ class Incoming:
         return None
 
     def _empty(self) -> list[tuple[int, int]]:
-        """Pass on all that was read; what to wait for where that cannot be."""
+        """Pass on all that was read; returns what to wait for where that is not possible."""
         while True:
             while self._left:
                 sink = self._sinks.get(self._kind)
@@ -295,7 +295,7 @@ class Incoming:
                 if count is None and sink:
                     return [(sink.fileno(), WRITE)]
                 if not count:
-                    # Nobody takes them: the rest of this kind goes nowhere, and the stream goes on.
+                    # Its reader is gone: data of this kind is dropped, and the stream goes on.
                     self._sinks.pop(self._kind, None)
                     self._left = self._left[:0]
                 else:
@@ -310,22 +310,22 @@ class Incoming:
 
 
 class Waiting:
-    """What one turn of a loop has to wait for."""
+    """What one iteration of a loop has to wait for."""
 
     def __init__(self) -> None:
         self._masks: dict[int, int] = {}
         self.more = False
-        """Somebody has more to do at once."""
+        """A stream has more to do at once."""
 
     def add(self, waits: Iterable[tuple[int, int]] | None) -> None:
-        """What somebody waits for, as a turn says it."""
+        """Add what a stream waits for, as its `turn` returned it."""
         self.more = self.more or waits is None
         for descriptor, mask in waits or ():
             if descriptor >= 0:
                 self._masks[descriptor] = self._masks.get(descriptor, 0) | mask
 
     def watch(self, descriptor: int) -> None:
-        """Wake up for this descriptor too."""
+        """Also wait for this descriptor."""
         self._masks[descriptor] = self._masks.get(descriptor, 0) | READ
 
     def wait(self, timeout_s: float | None = None) -> set[int]:

@@ -1,4 +1,4 @@
-"""A tunnel's end at the server, for clients and agents: a connection that becomes a stream."""
+"""A tunnel's end, for clients and agents: a connection to the server that becomes a stream."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from muster.host.streams import End, SocketEnd
 
 PROTOCOL = "muster-tunnel"
 _KEEPALIVE = (("TCP_KEEPIDLE", 20), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
-"""A machine that has vanished is noticed within a minute."""
+"""Keep-alive settings by which a vanished machine is noticed within a minute."""
 
 
 def dial(address: Address, path: str, timeout_s: float) -> socket.socket:
-    """One end of a tunnel; raises what a request would, where the server refuses."""
+    """Open one end of a tunnel; raises like a request where the server refuses."""
     connection = ServerConnection(address, timeout_s)
     try:
         end = connection.upgrade(path, PROTOCOL)
@@ -45,7 +45,7 @@ def end_of(connection: socket.socket) -> End:
 
 
 class TlsEnd(End):
-    """A socket with TLS. What it has decrypted and nobody has read yet no poll shows, so it is read to its end."""
+    """A socket with TLS. Polling does not show decrypted data that is still unread, so every read drains it."""
 
     def __init__(self, end: ssl.SSLSocket) -> None:
         end.setblocking(False)

@@ -1,4 +1,4 @@
-"""Ends a server or agent whose memory was used up, rather than have it hang: the next one goes on."""
+"""Ends a server or agent that ran out of memory, rather than let it hang: the next one takes over."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from types import FrameType
 
 TICK_S = 1.0
 TICKS = 15
-"""A thread that has not begun after so many looks, each after a tick of this process, does not begin any more."""
+"""A thread that has not begun after so many looks, one per tick of this process, will never begin."""
 
 _NO_THREAD = "can't start new thread"
 _DEEPEST = 10
@@ -22,18 +22,18 @@ log = logging.getLogger("muster")
 
 
 def end_without_memory() -> None:
-    """End this process as soon as anything in it says that there was no memory, or none for a thread.
+    """End this process as soon as anything in it reports that memory ran out, or could not start a thread.
 
-    What was interrupted so may be anything: a request that nobody answers any more, a turn that nobody gives back.
+    Anything may have been interrupted: a request that is never answered, a semaphore that is never released.
     """
     sys.unraisablehook = _unraisable
     threading.excepthook = _in_thread
-    # First, so that it hears of an error although nobody can write it down.
+    # First, so that it sees an error even if it cannot be logged.
     logging.getLogger().handlers.insert(0, _Noticing())
 
 
 def is_want_of_memory(error: BaseException | None) -> bool:
-    """Whether an error says so, or came of one that does."""
+    """Whether an error, or one of its causes, is about memory."""
     for _ in range(_DEEPEST):
         if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and _NO_THREAD in str(error)):
             return True
@@ -44,7 +44,7 @@ def is_want_of_memory(error: BaseException | None) -> bool:
 
 
 class _Noticing(logging.Handler):
-    """Looks at what loops, requests and libraries report, whatever they make of it."""
+    """Watches what loops, requests and libraries log, however they handle it."""
 
     def handle(self, record: logging.LogRecord) -> bool:
         if record.exc_info and is_want_of_memory(record.exc_info[1]):
@@ -65,10 +65,10 @@ def _in_thread(said: threading.ExceptHookArgs) -> None:
 
 
 def watch(tick_s: float = TICK_S, ticks: int = TICKS) -> None:
-    """Look after this process from a thread of its own.
+    """Watch this process from a thread of its own.
 
-    Where memory is used up a new thread may die before its first line, and `Thread.start` waits for that line for ever;
-    an event loop that waits there answers nobody and cannot be asked to end.
+    Without memory a new thread may die before its first line, and `Thread.start` waits for that line for ever; an event
+    loop that waits there answers nobody and cannot be asked to end.
     """
     threading.Thread(target=_look, args=(tick_s, ticks), name="watchdog", daemon=True).start()
 
@@ -77,7 +77,7 @@ def _look(tick_s: float, ticks: int) -> None:
     pause = threading.Event()
     seen: dict[int, tuple[FrameType, int]] = {}
     while True:
-        # Ticks are counted rather than seconds: a process that was stopped for a while is not stuck.
+        # Counts ticks rather than seconds: a process that was stopped for a while is not stuck.
         pause.wait(tick_s)
         starting = {thread: frame for thread, top in sys._current_frames().items() if (frame := _starting(top))}
         seen = seen_again(seen, starting)
@@ -113,8 +113,8 @@ def _end(frame: FrameType) -> None:
 def _leave(why: str, error: BaseException | None = None) -> None:
     try:
         _saying.acquire()
-        # Not the error itself: its stack would need more memory, and this would hear of it again.
+        # Not the error itself: logging its stack would need more memory, and trigger this again.
         log.critical("%s%s", why, "" if error is None else f" ({error!r})")
     finally:
-        # Whoever is stuck cannot be asked; what is kept is as after a kill.
+        # A stuck thread cannot be asked to end; the state on disk is as after a kill.
         os._exit(1)

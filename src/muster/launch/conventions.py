@@ -50,7 +50,7 @@ def convention_environment(gang: Gang, task: Task) -> dict[str, str]:
 
 
 def mpi_environment(gang: Gang, node_rank: int) -> dict[str, str]:
-    """What Muster adds for every process of an MPI job on a node, the launcher included."""
+    """What Muster adds for every process of an MPI job on a node, including the launcher."""
     env = _rendezvous(gang)
     env["AZ_BATCH_MASTER_NODE"] = f"{env['MASTER_ADDR']}:{env['MASTER_PORT']}"
     env["AZ_BATCHAI_MPI_MASTER_NODE"] = env["MASTER_ADDR"]
@@ -77,7 +77,7 @@ def chosen_master_port(user_env: Mapping[str, str]) -> int | None:
 def _pytorch(gang: Gang, task: Task, distribution: PyTorch) -> dict[str, str]:
     env = _rendezvous(gang)
     env |= {"WORLD_SIZE": str(len(gang.tasks)), "RANK": str(task.rank), "NODE_RANK": str(task.node_rank)}
-    # Frameworks that start their own processes take LOCAL_RANK as a sign that somebody else did.
+    # Frameworks that start their own processes take LOCAL_RANK as a sign that a launcher did so already.
     if distribution.process_count_per_instance is not None:
         env["LOCAL_RANK"] = str(task.local_rank)
         env["LOCAL_WORLD_SIZE"] = str(distribution.process_count_per_instance)
@@ -90,7 +90,7 @@ def _mpi(gang: Gang, task: Task) -> dict[str, str]:
     env = mpi_environment(gang, task.node_rank)
     master = env["AZ_BATCH_MASTER_NODE"]
     return env | {
-        # `jax.distributed.initialize()` finds its ranks by a variable of Open MPI 4 alone.
+        # `jax.distributed.initialize()` finds its ranks only by a variable of Open MPI 4.
         "JAX_COORDINATOR_ADDRESS": master,
         "OMPI_MCA_orte_hnp_uri": f"0.0;tcp://{master}",
         "OMPI_COMM_WORLD_RANK": str(task.rank),
@@ -108,7 +108,7 @@ def _rendezvous(gang: Gang) -> dict[str, str]:
 
 def _tf_config(gang: Gang, task: Task) -> str:
     cluster: dict[str, list[str]] = {}
-    # A role without tasks has no key at all: TensorFlow crashes on an empty list. The evaluator is no member.
+    # A role without tasks has no key: TensorFlow crashes on an empty list. The evaluator is not a member.
     for role in (CHIEF, WORKER, SERVER):
         members = [_tf_address(gang, member) for member in gang.tasks if member.role == role]
         if members:
@@ -117,7 +117,7 @@ def _tf_config(gang: Gang, task: Task) -> str:
 
 
 def _tf_address(gang: Gang, task: Task) -> str:
-    # The evaluator, which needs no port, is the last task of its node: the others are numbered like the ports.
+    # The evaluator, which needs no port, is the last task of its node, so the others are numbered like the ports.
     slot = gang.slots[task.node_rank]
     host = f"[{slot.address}]" if ":" in slot.address else slot.address
     return f"{host}:{slot.ports[task.local_rank]}"

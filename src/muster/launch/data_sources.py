@@ -17,19 +17,19 @@ class Holding:
     size: int
     files: int
     more: bool = False
-    """There is more than was looked at."""
+    """There is more than was listed."""
     nodes: tuple[str, ...] = ()
-    """Nodes of the workspace that have all of it and give it to others."""
+    """Nodes of the workspace that have all of it and share it."""
     cached: bool = False
-    """All of it lies in the cache that the nodes have in common."""
+    """All of it is in the cache that the nodes share."""
     trouble: str = ""
-    """Why it could not be looked at."""
+    """Why it could not be listed."""
 
 
 def data_sources(
     spec: JobSpec, nodes: int, shared: bool, holdings: Mapping[str, Holding] | None = None
 ) -> tuple[str, ...]:
-    """A line for each input that is a file or folder; `shared`: nodes take what is staged from each other."""
+    """A line for each input that is a file or folder; `shared`: nodes fetch staged data from each other."""
     return tuple(_lines(spec, nodes, shared, holdings or {}))
 
 

@@ -10,7 +10,7 @@ from muster.wire.node.plan import NodePlan, Plan, RankPlan
 
 
 def describe(plan: Plan) -> str:
-    """Every node and rank with its command as one could paste it, its log and its variables; common ones once."""
+    """Every node and rank with its command, ready to paste, its log and its variables; common ones once."""
     shared = _shared(plan.ranks)
     lines = [f"{counted(len(plan.nodes), 'node')}, {counted(len(plan.ranks), 'process')}"]
     lines += [f"notice: {notice}" for notice in plan.notices]
@@ -22,14 +22,14 @@ def describe(plan: Plan) -> str:
 
 
 def command_line(rank: RankPlan) -> str:
-    """A rank's command for a shell, with the variables that the plan knows put in."""
+    """A rank's command for a shell, with the variables that the plan knows substituted."""
     if not rank.expand:
         return shlex.join(rank.argv)
     return " ".join(_quoted(element, rank.env) for element in rank.argv)
 
 
 def _shared(ranks: Sequence[RankPlan]) -> Mapping[str, str]:
-    """The variables that have one value in all of several ranks."""
+    """The variables that have the same value in all ranks, where there are several."""
     if len(ranks) < 2:
         return {}
     first, *others = (rank.env for rank in ranks)

@@ -1,8 +1,8 @@
 """Variables in the elements of a command list, replaced per rank without a shell.
 
 `$NAME` and `${NAME}` become the variable's value, `$$` a dollar; a value is not expanded again, and an element
-stays one argument whatever it holds. `${` without a plain name, and `$(`, mean something to a shell only: they are
-refused. Any other dollar (`a$`, `$1`) stays as it is.
+stays one argument whatever it contains. `${` without a plain name, and `$(`, are shell syntax: they are refused. Any
+other dollar (`a$`, `$1`) stays as it is.
 
 Standard library only: the agent imports it.
 """

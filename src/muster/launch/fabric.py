@@ -1,8 +1,8 @@
-"""Which network the ranks use: from the devices of a gang's nodes to settings of NCCL, Gloo, UCX and MPI. Pure.
+"""Chooses the network of the ranks: from the devices of a gang's nodes to settings of NCCL, Gloo, UCX and MPI. Pure.
 
-InfiniBand is used where every node of the gang has it in working order, and kept off everywhere else: one node
-that speaks it and one that does not would wait for each other. Otherwise TCP goes over the interface that carries
-the node's own address, unless the cluster names an interface or a subnet. What the user sets always wins.
+InfiniBand is used where it works on every node of the gang, and disabled otherwise: a node that uses it and one that
+does not would wait for each other. Otherwise TCP uses the interface that has the node's own address, unless the
+cluster names an interface or a subnet. The user's settings always win.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from muster.wire.node.devices import INFINIBAND, Devices, Interface, RdmaPort
 SOCKET_VARIABLES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 MIN_MEMLOCK_BYTES = 64 << 20
 
-# Of containers, virtual machines and private tunnels: other nodes do not reach these.
+# Interfaces of containers, virtual machines and private tunnels, which other nodes cannot reach.
 _INWARD = re.compile(
     r"docker|br-|veth|virbr|vnet\d|tun|tap|wg|tailscale|zt|cni|flannel|cali|cilium|lxc|lxd|podman|ifb|dummy"
 )
-# Where the user sets one of these names, the others of its group would contradict it.
+# Where the user sets one variable of a group, Muster sets none of it, to avoid contradictions.
 _GROUPS = (
     re.compile(r"NCCL_IB_"),
     re.compile(r"UCX_(?:NET_DEVICES|TLS)$"),
@@ -35,7 +35,7 @@ _GROUPS = (
 
 @dataclass(frozen=True)
 class Member:
-    """A node of the gang: its name, the address that the others know, and what it has."""
+    """A node of the gang: its name, the address that the others know, and its devices."""
 
     name: str
     address: str
@@ -44,7 +44,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the cluster says of its network."""
+    """The cluster's settings of its network."""
 
     interface: str | None = None
     subnet: str | None = None
@@ -52,7 +52,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Fabric:
-    """The choice: for every node the address to be reached at and the settings; and why."""
+    """The choice: the address and settings of every node, with notices that explain it."""
 
     addresses: tuple[str, ...]
     settings: tuple[Mapping[str, str], ...]
@@ -61,7 +61,7 @@ class Fabric:
 
 @dataclass(frozen=True)
 class Way:
-    """How one node takes part."""
+    """The interface of one node."""
 
     interface: Interface | None
     address: str
@@ -103,7 +103,7 @@ def node_settings(
 
 
 def usable_ports(devices: Devices) -> tuple[RdmaPort, ...]:
-    """The InfiniBand ports that ranks can use: the fastest of those in working order."""
+    """The InfiniBand ports that ranks can use: the fastest of the working ones."""
     if infiniband_trouble(devices):
         return ()
     active = [port for port in _infiniband(devices) if port.state == "ACTIVE"]
@@ -112,7 +112,7 @@ def usable_ports(devices: Devices) -> tuple[RdmaPort, ...]:
 
 
 def infiniband_trouble(devices: Devices) -> str:
-    """Why InfiniBand that is there cannot be used; empty where it can, or where there is none."""
+    """Why existing InfiniBand cannot be used; empty where it can, or where there is none."""
     ports = _infiniband(devices)
     if not ports:
         if devices.idle_adapters:
@@ -131,7 +131,7 @@ def infiniband_trouble(devices: Devices) -> str:
 
 
 def check_interfaces(user: Mapping[str, str], names: Sequence[str]) -> str | None:
-    """What is wrong with the interfaces that the user names, given those that a node has; None: nothing."""
+    """What is wrong with the interfaces that the user names, given those of a node; None: nothing."""
     for variable in SOCKET_VARIABLES:
         text = user.get(variable, "").strip()
         if not text or text.startswith("^"):
@@ -192,12 +192,12 @@ def _by_subnet(member: Member, network: ipaddress.IPv4Network | ipaddress.IPv6Ne
 
 
 def _infiniband(devices: Devices) -> tuple[RdmaPort, ...]:
-    # The virtual functions of accelerated Ethernet are RDMA devices too, and must not be taken for InfiniBand.
+    # Virtual functions of accelerated Ethernet are RDMA devices too, and must not be taken for InfiniBand.
     return tuple(port for port in devices.rdma if port.link_layer == INFINIBAND)
 
 
 def _exactly(interface: Interface, devices: Devices) -> str:
-    """NCCL takes a name as the beginning of names; `=` makes it mean one interface."""
+    """NCCL takes a name as a prefix; `=` makes it match exactly one interface."""
     ambiguous = any(
         other.name != interface.name and other.name.startswith(interface.name) for other in devices.interfaces
     )
@@ -205,7 +205,7 @@ def _exactly(interface: Interface, devices: Devices) -> str:
 
 
 def _mpi_settings(devices: Devices, interface: Interface | None, ports: Sequence[RdmaPort]) -> dict[str, str]:
-    # Open MPI 4's own InfiniBand transport is superseded by UCX, and only warns; 5 has none.
+    # Open MPI 4's own InfiniBand transport is superseded by UCX and only prints warnings; 5 has none.
     env = {"OMPI_MCA_btl": "^openib"}
     if interface is not None:
         env |= {
@@ -220,7 +220,7 @@ def _mpi_settings(devices: Devices, interface: Interface | None, ports: Sequence
         dapl = {"I_MPI_FABRICS": "shm:dapl", "I_MPI_DAPL_PROVIDER": "ofa-v2-ib0", "I_MPI_DYNAMIC_CONNECTION": "0"}
         return env | {"OMPI_MCA_pml": "ob1"} | dapl
     env["OMPI_MCA_pml"] = "ob1"
-    # Amazon's adapters are neither InfiniBand nor TCP, and libfabric finds them by itself.
+    # Amazon's EFA adapters are neither InfiniBand nor TCP; libfabric finds them by itself.
     if not any(port.driver == "efa" for port in devices.rdma):
         env["FI_PROVIDER"] = "tcp"
         if interface is not None:

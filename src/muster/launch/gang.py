@@ -1,4 +1,4 @@
-"""A gang on its nodes: the tasks, the slots they run in, and what those on one machine share of it."""
+"""A gang on its nodes: the tasks, their slots, and how those on one machine share it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from muster.job.spec import JobSpec
 from muster.launch.layout import SERVER, Task, layout
 from muster.wire.node.plan import Slot
 
-# A gang on loopback addresses runs on the machine that plans it, so its platform is this one.
+# A gang on loopback addresses runs on the machine that plans it, so this machine's platform counts.
 LOOPBACK_INTERFACE = "lo0" if sys.platform == "darwin" else "lo"
 INTERFACE_VARIABLES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 
 
 @dataclass(frozen=True)
 class Gang:
-    """All that the environment of a rank is made from."""
+    """All that the environment of a rank depends on."""
 
     spec: JobSpec
     tasks: tuple[Task, ...]
@@ -49,7 +49,7 @@ class Gang:
 
     @property
     def on_one_machine(self) -> bool:
-        """No rank has to leave the machine to reach another."""
+        """Whether all ranks are on one machine."""
         return len(self.machines) == 1
 
     def tasks_on_machine(self, node_rank: int) -> int:
@@ -77,7 +77,7 @@ def shared_environment(gang: Gang, node_rank: int) -> dict[str, str]:
 
 
 def _of_a_shared_gpu(share: float) -> dict[str, str]:
-    """How much of its GPU a run holds, and what keeps TensorFlow and JAX from taking all of the memory at once."""
+    """The share of its GPU, and settings that keep TensorFlow and JAX from taking all of the memory at once."""
     return {
         "MUSTER_GPU_SHARE": f"{share:g}",
         "TF_FORCE_GPU_ALLOW_GROWTH": "true",
@@ -86,7 +86,7 @@ def _of_a_shared_gpu(share: float) -> dict[str, str]:
 
 
 def own_gpus(gang: Gang, task: Task) -> dict[str, str]:
-    """What a rank sees of its node's GPUs where the job asks for isolation; otherwise it sees all."""
+    """The GPUs that a rank sees where the job asks for isolation; otherwise it sees all of its node's."""
     gpus = gang.slots[task.node_rank].gpus
     if not gang.spec.resources.gpu_isolation or not gpus:
         return {}
@@ -100,7 +100,7 @@ def own_gpus(gang: Gang, task: Task) -> dict[str, str]:
 
 
 def visible_gpus(gang: Gang, node_rank: int) -> str | None:
-    """What CUDA_VISIBLE_DEVICES must say; None: nothing is known that ought to be hidden."""
+    """The value of CUDA_VISIBLE_DEVICES; None: no GPU needs to be hidden."""
     slot = gang.slots[node_rank]
     if slot.gpus:
         return ",".join(slot.gpus)
@@ -111,13 +111,13 @@ def visible_gpus(gang: Gang, node_rank: int) -> str | None:
 
 
 def gpus_are_shared_by_tasks(gang: Gang, node_rank: int) -> bool:
-    """Several TensorFlow tasks see the same GPUs, and each would take all of their memory."""
+    """Whether several TensorFlow tasks see the same GPUs, where each would take all of their memory."""
     several = len(gang.tasks_of_nodes[node_rank]) > 1
     return several and bool(gang.slots[node_rank].gpus) and isinstance(gang.spec.distribution, TensorFlow)
 
 
 def threads_per_rank(gang: Gang, node_rank: int) -> int | None:
-    """OpenMP threads where several ranks share a machine; a launcher of the user's own decides for itself."""
+    """OpenMP threads where several ranks share a machine; the user's own launcher decides for itself."""
     distribution = gang.spec.distribution
     per_node = isinstance(distribution, PyTorch) and distribution.process_count_per_instance is None
     ranks = gang.tasks_on_machine(node_rank)
@@ -127,7 +127,7 @@ def threads_per_rank(gang: Gang, node_rank: int) -> int | None:
 
 
 def uses_loopback(gang: Gang) -> bool:
-    """Gloo and NCCL are kept on the loopback interface, which needs no name lookup and no open firewall."""
+    """Whether Gloo and NCCL should use loopback, which needs neither name resolution nor an open firewall."""
     return gang.on_one_machine and isinstance(gang.spec.distribution, PyTorch | Mpi)
 
 

@@ -1,4 +1,4 @@
-"""Which task runs on which node, and the name of its log: no addresses and no environment."""
+"""Which task runs on which node, and the name of its log; without addresses or environment."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Demand:
 
     num_nodes: int
     ranks_per_node: int
-    """Of the fullest node."""
+    """The ranks on the fullest node."""
     gpus_per_node: int | None
     """None: all that a node (or its share of the machine) has."""
     gpu_share: float = 1.0
@@ -47,7 +47,7 @@ def layout(spec: JobSpec) -> tuple[Task, ...]:
 
 
 def num_ranks(spec: JobSpec) -> int:
-    """How many processes run the user's command; a launcher of Muster's own is not one of them."""
+    """How many processes run the user's command; Muster's own launcher does not count."""
     return len(layout(spec))
 
 
@@ -90,7 +90,7 @@ def _roles(nodes: int, distribution: TensorFlow) -> tuple[Task, ...]:
 
 
 def _roles_on(node_rank: int, nodes: int, distribution: TensorFlow) -> list[tuple[str, int]]:
-    """The tasks of one node: servers share the first nodes, at most one on each, the evaluator the last one."""
+    """The tasks of one node: servers are on the first nodes, at most one on each, the evaluator on the last one."""
     roles = [(CHIEF, 0)] if distribution.chief and node_rank == 0 else []
     roles.append((WORKER, node_rank))
     if node_rank < distribution.parameter_server_count:

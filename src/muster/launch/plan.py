@@ -22,7 +22,7 @@ from muster.wire.node.plan import MpiHost, NodePlan, Plan, PortsWanted, RankPlan
 
 
 def plan(spec: JobSpec, slots: Sequence[Slot], *, run_id: str, attempt: int, python: str = "python") -> Plan:
-    """What every rank of one attempt runs; `slots` are the nodes in rank order, with the ports they hold."""
+    """The plan of one attempt; `slots` are the nodes in rank order, with the ports they hold."""
     gang = Gang.of(spec, slots)
     _require_slots(gang)
     argv, expand = _command(spec, python)
@@ -59,7 +59,7 @@ def with_network(
 ) -> tuple[tuple[Slot, ...], tuple[str, ...]]:
     """The slots with addresses and settings of the chosen network, and why it was chosen.
 
-    Nodes on one machine keep to the loopback interface, and what is not known is left to the frameworks.
+    Nodes on one machine use loopback, and unknown settings are left to the frameworks.
     """
     known = [found for found in devices if found is not None]
     gang = Gang.of(spec, slots)
@@ -75,12 +75,12 @@ def with_network(
 
 
 def check(spec: JobSpec) -> None:
-    """JobError for what the job's models let pass and a plan could not use."""
+    """Raise JobError for what the job's models accept and a plan cannot use."""
     chosen_master_port(resolve_environment(spec))
 
 
 def sample_slots(spec: JobSpec, *, cpus: int = 1, gpus: Sequence[str] = ()) -> tuple[Slot, ...]:
-    """Nodes simulated on one machine, to plan with where no node is at hand; its GPUs are shared out."""
+    """Simulated nodes on one machine, for a plan without real nodes; its GPUs are divided among them."""
     nodes = spec.resources.instance_count
     share = len(gpus) // nodes
     most = spec.resources.whole_gpus
@@ -96,7 +96,7 @@ def sample_slots(spec: JobSpec, *, cpus: int = 1, gpus: Sequence[str] = ()) -> t
 
 
 def placeholder_slots(spec: JobSpec, *, cpus: int = 1, gpus: Sequence[str] = ()) -> tuple[Slot, ...]:
-    """Machines that are yet to come, to plan with: names, addresses and ports stand for theirs."""
+    """Placeholders for machines that are not known yet: for their names, addresses and ports."""
     most = spec.resources.whole_gpus
     held = tuple(gpus if most is None else gpus[:most])
     return tuple(
@@ -116,7 +116,7 @@ def _require_slots(gang: Gang) -> None:
 
 
 def _command(spec: JobSpec, python: str) -> tuple[tuple[str, ...], bool]:
-    """The arguments, and whether variables in them are still to be expanded per rank."""
+    """The arguments, and whether variables in them must still be expanded per rank."""
     command = resolve_command(spec)
     if isinstance(command, str):
         return ("bash", "-c", command), False
@@ -125,7 +125,7 @@ def _command(spec: JobSpec, python: str) -> tuple[tuple[str, ...], bool]:
 
 
 def _base_environment(gang: Gang, node_rank: int, run_id: str, attempt: int) -> dict[str, str]:
-    """What all ranks of a node have in common."""
+    """The variables that all ranks of a node share."""
     return {
         "MUSTER_RUN_ID": run_id,
         "MUSTER_EXPERIMENT": gang.spec.experiment_name,
@@ -140,7 +140,7 @@ def _base_environment(gang: Gang, node_rank: int, run_id: str, attempt: int) -> 
 
 
 def _is_essential(task: Task, spec: JobSpec) -> bool:
-    """The attempt ends with its workers and chief; where a chief coordinates servers, workers serve until stopped."""
+    """Whether the attempt waits for a task: workers and chief; where a chief coordinates servers, only the chief."""
     if not isinstance(spec.distribution, TensorFlow):
         return True
     if spec.distribution.chief and spec.distribution.parameter_server_count:
@@ -149,7 +149,7 @@ def _is_essential(task: Task, spec: JobSpec) -> bool:
 
 
 def _with_services(gang: Gang, node: NodePlan, base: Mapping[str, str]) -> NodePlan:
-    """The first node with what is started beside rank 0; a launcher has the number after the last rank's."""
+    """The first node with the services beside rank 0; a launcher's number follows the last rank's."""
     first = len(gang.tasks) + isinstance(gang.spec.distribution, Mpi)
     return replace(node, ranks=(*node.ranks, *service_ranks(gang, base, first)))
 
@@ -164,7 +164,7 @@ def _mpi_hosts(gang: Gang) -> tuple[MpiHost, ...]:
 def _mpi_launcher(gang: Gang, hosts: Sequence[MpiHost], base: Mapping[str, str]) -> RankPlan:
     """The one process that starts the others; its number follows the last MPI rank's.
 
-    The command is Open MPI 5's; the first node puts in the one of the mpirun that it has.
+    The command is Open MPI 5's; the first node replaces it by that of its own mpirun.
     """
     command = mpi.command(
         mpi.Kind(mpi.OPEN_MPI, "5"),

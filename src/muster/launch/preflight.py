@@ -14,7 +14,7 @@ from muster.launch.layout import layout
 from muster.wire.node.agents import Facts
 from muster.wire.node.plan import Needs
 
-# Launchers by name, and the module without which they do nothing.
+# Launchers by name, and the module that each needs.
 LAUNCHERS = {"torchrun": "torch", "accelerate": "accelerate", "deepspeed": "deepspeed", "horovodrun": "horovod"}
 _RUN_AS_MODULE = frozenset({"torch", "accelerate", "deepspeed", "horovod", "tensorflow", "lightning", "mpi4py"})
 _PYTHONS = ("python", "python3")
@@ -23,7 +23,7 @@ _UNITS = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 def needs(spec: JobSpec, node_rank: int, gpus: Sequence[str] = ()) -> Needs:
-    """What a node is looked at for, before the ranks of a job start there."""
+    """What is checked on a node before the ranks of a job start there."""
     words = _first_words(resolve_command(spec))
     program = words[0] if words and words[0] in LAUNCHERS else None
     module = _module_run(words)
@@ -42,7 +42,7 @@ def needs(spec: JobSpec, node_rank: int, gpus: Sequence[str] = ()) -> Needs:
 
 
 def disagreement(names: Sequence[str], facts: Sequence[Facts]) -> str | None:
-    """What keeps the nodes from working together: versions of the same framework that differ."""
+    """Why the nodes cannot work together: different versions of the same framework."""
     for module in dict.fromkeys(module for fact in facts for module in fact.versions):
         versions = {
             name: fact.versions[module] for name, fact in zip(names, facts, strict=True) if fact.versions.get(module)
@@ -58,7 +58,7 @@ def disagreement(names: Sequence[str], facts: Sequence[Facts]) -> str | None:
 
 
 def joined_notices(names: Sequence[str], facts: Sequence[Facts]) -> list[str]:
-    """The notices of all nodes, each once, with the nodes that it concerns."""
+    """The notices of all nodes, each once, with its nodes."""
     by_text: dict[str, list[str]] = {}
     for name, fact in zip(names, facts, strict=True):
         for text in fact.notices:
@@ -90,7 +90,7 @@ def _frameworks(distribution: Distribution | None) -> tuple[str, ...]:
 
 
 def _first_words(command: str | Sequence[str]) -> list[str]:
-    """The words that a command certainly begins with; none where a shell may do something else first."""
+    """The first words of a command; none where a shell may run something else first."""
     if not isinstance(command, str):
         return list(command)
     if "||" in command:

@@ -1,4 +1,4 @@
-"""Services of a job: what is started beside rank 0, on which port, and how people reach it. Pure."""
+"""Services of a job: programs beside rank 0, their ports, and how people reach them. Pure."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ exec "$sshd" -D -e -f /dev/null -p {port} -h "$folder/host_key" -o ListenAddress
 
 
 def num_free_ports(spec: JobSpec) -> int:
-    """How many ports the node of rank 0 must find for services."""
+    """How many ports the node of rank 0 must hold for services."""
     return sum(service.port is None for service in spec.services.values())
 
 
 def service_ports(gang: Gang) -> dict[str, int]:
-    """Where each service listens: as it says, or on one of the last ports that rank 0's node holds."""
+    """The port of each service: its own choice, or one of the last ports that rank 0's node holds."""
     held = list(gang.slots[0].ports[len(gang.slots[0].ports) - num_free_ports(gang.spec) :])
     return {name: service.port or held.pop(0) for name, service in gang.spec.services.items()}
 
 
 def service_environment(gang: Gang) -> dict[str, str]:
-    """What every rank is told of the services' ports."""
+    """The variables with the services' ports, for every rank."""
     return {f"MUSTER_SERVICE_{name}_PORT": str(port) for name, port in service_ports(gang).items()}
 
 
 def service_ranks(gang: Gang, base: Mapping[str, str], first: int) -> list[RankPlan]:
-    """The processes that are started beside rank 0, numbered from `first`; the run neither waits nor fails for them."""
+    """The processes of services beside rank 0, numbered from `first`; the run neither waits for nor fails with them."""
     ports = service_ports(gang)
     commands = {name: _command(service, ports[name]) for name, service in gang.spec.services.items()}
     started = [(name, command) for name, command in commands.items() if command]
@@ -75,7 +75,7 @@ def _command(service: Service, port: int) -> str:
         start = f'exec python -m tensorboard.main --logdir "{folder}" --host 127.0.0.1 --port {port}'
         return f"{_needs('tensorboard', 'TensorBoard')}\n{start}\n"
     if service.type == "jupyter_lab":
-        # Its log shows the token that opens it.
+        # Its log shows the token that gives access.
         start = f"exec python -m jupyterlab --ip 127.0.0.1 --port {port} --no-browser --allow-root"
         return f"{_needs('jupyterlab', 'JupyterLab')}\n{start}\n"
     if service.type == "ssh":
@@ -89,7 +89,7 @@ def _needs(module: str, name: str) -> str:
 
 
 def _in_quotes(text: str) -> str:
-    """A path for double quotes; references to inputs and outputs become the variables that hold their paths."""
+    """A path for double quotes; references to inputs and outputs become variables with their paths."""
     pieces, end = [], 0
     for match in _REFERENCE.finditer(text):
         pieces += [_escaped(text[end : match.start()]), _variable(match)]

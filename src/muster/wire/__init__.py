@@ -1,5 +1,5 @@
-"""One typed vocabulary for everything that crosses a border. Standard library only: agents read it.
+"""One typed vocabulary for everything that crosses a process boundary. Standard library only: agents import it.
 
-`message` says what a message is, `codec` turns messages into JSON and back; every other module holds the messages
-about one noun. What the server sends and what its clients read are the same classes.
+`message` defines what a message is, `codec` converts messages to JSON and back; every other module holds the messages
+of one topic. The server and its clients share the same classes.
 """

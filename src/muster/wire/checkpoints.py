@@ -52,6 +52,6 @@ class CheckpointFile(HashedFile):
     """One file of a checkpoint that an attempt resumes from."""
 
     target: str
-    """The name that it gets; where nodes wrote one name differently, each is kept."""
+    """Its name when restored; where nodes wrote different content by one name, each is kept."""
     part: int
-    """Which of the nodes' publications holds it."""
+    """The node's publication that contains it."""

@@ -21,7 +21,7 @@ class NewCluster:
     name: str
     engine: str = "local"
     options: Mapping[str, Json] = field(default_factory=dict)
-    """What an engine takes beyond what all clusters have is its own affair."""
+    """Options of all clusters, and those of the engine, which the engine validates."""
 
     def __post_init__(self) -> None:
         check_name(self.name)
@@ -34,7 +34,7 @@ class ClusterChanges:
     options: Mapping[str, Json] = field(default_factory=dict)
     state: Literal["ready", "stopped"] | None = None
     now: bool = False
-    """End runs on nodes that go, instead of waiting for them; they are queued again."""
+    """End runs on nodes that are removed, instead of waiting for them; they are queued again."""
 
 
 @wire
@@ -74,7 +74,7 @@ class NodeView:
 
     name: str
     state: str
-    """Muster's own word, or that of the manager that lends the node."""
+    """Muster's own state, or that of the manager that lends the node."""
     reason: str
     since: float | None
     cordoned: str | None
@@ -102,7 +102,7 @@ class ClusterView:
     min_nodes: int
     max_nodes: int
     lent: bool
-    """Its nodes are another manager's and come with each attempt."""
+    """Its nodes belong to another manager and come with each attempt."""
     idle_seconds_before_scaledown: float
     vm_priority: str
     price_per_hour: float | None
@@ -137,7 +137,7 @@ class Finding:
 
 @wire
 class ClusterCheck:
-    """What the server can say of the way to a cluster."""
+    """What the server has checked on the way to a cluster."""
 
     findings: tuple[Finding, ...]
 
@@ -184,12 +184,12 @@ class CostReport:
 
 @wire
 class UsePoint:
-    """Averages over one stretch of time."""
+    """Averages over one interval."""
 
     nodes: float | None
-    """That were there; None: not recorded, as of nodes that come with each run."""
+    """Nodes that were up; None: not recorded, as for nodes that come with each run."""
     busy: float
-    """With at least one run."""
+    """Nodes with at least one run."""
     gpus: float
     """In use."""
     waiting: float

@@ -36,12 +36,12 @@ class CodeFile:
 
 @wire
 class MissingBlobs:
-    """Which contents of a snapshot the server lacks."""
+    """The contents of a snapshot that the server lacks."""
 
     digest: str
     missing: tuple[str, ...]
     known: bool
-    """The server has the snapshot as a whole."""
+    """The server has the whole snapshot."""
 
 
 @wire

@@ -29,7 +29,7 @@ _OPEN = "any JSON value"
 
 if TYPE_CHECKING:
     Json: TypeAlias = bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"] | None
-    """Any JSON value: only for what is really open, such as a metric's value or a job document."""
+    """Any JSON value: only for truly open data, such as a metric's value or a job document."""
 else:
     # Pydantic cannot follow a recursive alias with the standard library alone.
     Json = Annotated[Any, _OPEN]
@@ -80,22 +80,22 @@ def to_json(value: Any) -> Any:
 
 
 _lenient: ContextVar[bool] = ContextVar("lenient", default=False)
-"""Whether fields that are not known are passed over."""
+"""Whether unknown fields are ignored."""
 
 
 def from_json(kind: type[T], data: Any) -> T:
-    """A value of the given type (a message, `tuple[Message, ...]`, …) out of what `json.loads` gave."""
+    """A value of the given type (a message, `tuple[Message, ...]`, …) from what `json.loads` returned."""
     made: T = _reader(kind).decode(data)
     return made
 
 
 def pass_over_unknown_fields() -> None:
-    """From now on in this task: whoever speaks is newer, and may say more than is known here."""
+    """Ignore unknown fields from now on in this task: the sender is newer, and may send more."""
     _lenient.set(True)
 
 
 def from_neighbour(kind: type[T], data: Any) -> T:
-    """Like `from_json`, for what a neighbouring version says: fields that are not known here are passed over."""
+    """Like `from_json`, for data of a neighbouring version: unknown fields are ignored."""
     token = _lenient.set(True)
     try:
         return from_json(kind, data)
@@ -104,7 +104,7 @@ def from_neighbour(kind: type[T], data: Any) -> T:
 
 
 def from_file(kind: type[T], data: Any) -> T:
-    """Like `from_json`, for files that another version or another part of Muster writes more to."""
+    """Like `from_json`, for files to which another version or another part of Muster may write more fields."""
     if not isinstance(data, Mapping):
         raise _refused(kind.__name__, data)
     known = {item.name for item in fields(kind)}  # type: ignore[arg-type]
@@ -118,14 +118,14 @@ _encoders: dict[type[Any], Encoder] = {}
 
 
 def _encoder(kind: Any) -> Encoder | None:
-    """What turns a value of a type into JSON; None where it is JSON already."""
+    """The encoder of a type; None where its values are JSON already."""
     origin = get_origin(kind)
     if kind in _SCALARS or origin is Literal:
         return None
     if origin is Annotated:
         return _encode_open
     if is_dataclass(kind):
-        # Looked up when it is used: a field may hold a subclass.
+        # Looked up on use: a field may hold a subclass.
         return to_json
     if origin in (Union, UnionType):
         members = [_encoder(member) for member in get_args(kind)]
@@ -150,7 +150,7 @@ def _make_encoder(kind: type[Any]) -> Encoder:
     omitted = [(item.name, make()) for item in fields(kind) if item.metadata.get("omit") and (make := _default(item))]
 
     def encode(value: Any) -> Any:
-        # A dataclass keeps its fields in order in here; a copy is one call instead of one per field.
+        # `__dict__` holds a dataclass's fields in order; a copy is one call instead of one per field.
         made = dict(value.__dict__)
         for name, default in omitted:
             if made[name] == default:
@@ -168,12 +168,12 @@ def _make_encoder(kind: type[Any]) -> Encoder:
 
 @dataclass(frozen=True)
 class _Reader:
-    """How values of one type are read."""
+    """The decoder of one type."""
 
     expected: str
     decode: Decoder
     taken_as_is: frozenset[type[Any]] = frozenset()
-    """Types of JSON values that need no more than a look at their type."""
+    """Types of JSON values that need only a type check."""
 
 
 _LISTS = (list, Sequence)
@@ -225,7 +225,7 @@ def _refused(expected: str, value: Any) -> WireError:
 
 def _scalar(kind: type[Any]) -> _Reader:
     def decode(value: Any) -> Any:
-        # Exactly: True is not a whole number here.
+        # The exact type: True is not a whole number here.
         if type(value) is kind:
             return value
         if kind is float and type(value) is int:
@@ -332,7 +332,7 @@ def _union(members: tuple[Any, ...]) -> _Reader:
 
 
 def _first(readers: Sequence[_Reader], value: Any, expected: str) -> Any:
-    """What the first fitting reader makes of a value; the reason of the only one where none fits."""
+    """The value from the first reader that accepts it; if none does, the error of the only one."""
     for reader in readers:
         try:
             return reader.decode(value)
@@ -382,7 +382,7 @@ def _message(kind: Any) -> _Reader:
     checked = hasattr(kind, "__post_init__")
 
     def decode(value: Any) -> Any:
-        # The plain question first: the abstract one takes longer than a field.
+        # `dict` first: the check against the abstract type takes longer than a field.
         if type(value) is not dict and not isinstance(value, Mapping):
             raise _refused(kind.__name__, value)
         found = {}

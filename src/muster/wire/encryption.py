@@ -19,7 +19,7 @@ class NewKey:
 
 @wire
 class EncryptionConfig(NewKey):
-    """`encryption` in workspace.json: the key for what is written, and those that may still be needed to read."""
+    """`encryption` in workspace.json: the key for writing, and older ones that may be needed for reading."""
 
     previous: tuple[NewKey, ...] = field(default=(), metadata=OMIT)
 
@@ -51,4 +51,4 @@ class SecretsResealed:
     key: str
     """The new key's id."""
     count: int
-    """How many were sealed anew."""
+    """How many were resealed."""

@@ -17,7 +17,7 @@ class NewEnvironment:
 
     name: str
     spec: Mapping[str, Json]
-    """What a job file says below `environment`."""
+    """The content of a job file's `environment`."""
 
 
 @wire
@@ -32,7 +32,7 @@ class EnvironmentView:
 
 @wire
 class EnvironmentBrief:
-    """What a run's view says of its environment."""
+    """A run's environment in short."""
 
     packages: int
     """How many; 0 until it is built."""
@@ -44,25 +44,25 @@ class EnvironmentBrief:
 
 @wire
 class BuiltEnvironment:
-    """What a node's environment came to."""
+    """An environment as a node built it."""
 
     key: str
-    """The name under which the node keeps it."""
+    """The key by which the node stores it."""
     python: str
     lock: tuple[str, ...] | None = field(default=None, metadata=OMIT)
-    """Every package with its version; None: nothing was put on an image."""
+    """Every package with its version; None: nothing was installed on top of an image."""
     indexes: tuple[str, ...] | None = field(default=None, metadata=OMIT)
     platform: str | None = field(default=None, metadata=OMIT)
     image: str | None = field(default=None, metadata=OMIT)
     engine: str | None = field(default=None, metadata=OMIT)
     """Which container engine has the image."""
     built_s: float | None = field(default=None, metadata=OMIT)
-    """How long that took; None: it was there already."""
+    """How long the build took; None: it was there already."""
 
 
 @wire
 class AgreedVersions:
-    """What the nodes of a gang keep to; all None until the first node has built."""
+    """Versions that all nodes of a gang use; all None until the first node has built."""
 
     python: str | None = field(default=None, metadata=OMIT)
     platform: str | None = field(default=None, metadata=OMIT)
@@ -71,7 +71,7 @@ class AgreedVersions:
 
 @wire
 class RunEnvironment:
-    """What a run's environment is made of, and the versions that it came to on the first node."""
+    """A run's environment: its recipe, and the versions that the first node's build resolved."""
 
     name: str
     recipe: Recipe | None = field(default=None, metadata=OMIT)

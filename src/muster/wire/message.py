@@ -1,4 +1,4 @@
-"""What a message is: a frozen dataclass that the codec, FastAPI and mypy all understand. Standard library only."""
+"""Defines messages: frozen dataclasses that the codec, FastAPI and mypy all understand. Standard library only."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NAME = re.compile("[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def wire(cls: type[T]) -> type[T]:
-    """Make a class a message: frozen, and refusing unknown fields where FastAPI takes it."""
+    """Make a class a message: frozen, and rejecting unknown fields where FastAPI parses it."""
     # Only the constructor is compiled for each class: every command imports many of them.
     made = dataclass(repr=False, eq=False)(cls)
     made.__setattr__ = _set_once  # type: ignore[method-assign]
@@ -54,7 +54,7 @@ def _shown(self: Any) -> str:
 
 
 def _schema(cls: type[Any], source: Any, handler: Callable[[Any], Any]) -> Any:
-    """Pydantic's hook: it would write every field, so what may be left out is written by the codec."""
+    """Pydantic's hook: it would write every field, so messages with optional fields are written by the codec."""
     schema = handler(source)
     schema["serialization"] = {"type": "function-plain", "function": to_json}
     return schema

@@ -22,19 +22,19 @@ class NewModel:
 
     name: str
     path: str = "outputs"
-    """Below the run's files; the file's or folder's own name where the bytes lie in a datastore."""
+    """The path below the run's files; the file's or folder's own name where the bytes are in a datastore."""
     run_id: str | None = None
     description: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
     properties: Mapping[str, Json] = field(default_factory=dict)
     type: ModelType | None = field(default=None, metadata=OMIT)
-    """Absent: as its files look."""
+    """None: detected from its files."""
     address: str | None = field(default=None, metadata=OMIT)
-    """Where its bytes lie in a datastore."""
+    """The address of its bytes in a datastore."""
     files: tuple[HashedFile, ...] | None = field(default=None, metadata=OMIT)
-    """What was sent there; absent: what lies there."""
+    """The files that were uploaded there; None: whatever is there."""
     version: int | None = field(default=None, metadata=OMIT)
-    """Absent: the next one."""
+    """None: the next one."""
 
     def __post_init__(self) -> None:
         check_name(self.name)
@@ -42,7 +42,7 @@ class NewModel:
 
 @wire
 class ModelFormat:
-    """What one file of a model is, as far as its first bytes tell."""
+    """The format of one file of a model, as detected from its first bytes."""
 
     path: str
     format: str
@@ -58,7 +58,7 @@ class ModelView:
     version: int
     run_id: str | None
     path: str
-    """Below the run's files; the file's or folder's own name where it came from elsewhere."""
+    """The path below the run's files; the file's or folder's own name where it came from elsewhere."""
     description: str | None
     tags: Mapping[str, str]
     properties: Mapping[str, Json]
@@ -67,7 +67,7 @@ class ModelView:
     stage: str = field(default="None", metadata=OMIT)
     aliases: tuple[str, ...] = field(default=(), metadata=OMIT)
     address: str | None = field(default=None, metadata=OMIT)
-    """Where its bytes lie; None while they are only in its run."""
+    """The address of its bytes; None while they are only in its run."""
     num_files: int | None = field(default=None, metadata=OMIT)
     size: int | None = field(default=None, metadata=OMIT)
     digest: str | None = field(default=None, metadata=OMIT)
@@ -90,7 +90,7 @@ class ModelChanges:
     tags: Mapping[str, str | None] | None = field(default=None, metadata=OMIT)
     stage: Stage | None = field(default=None, metadata=OMIT)
     archive_others: bool = field(default=False, metadata=OMIT)
-    """Versions that have the stage so far become `Archived`."""
+    """Other versions with this stage become `Archived`."""
     aliases: tuple[str, ...] | None = field(default=None, metadata=OMIT)
     """Aliases that point here from now on."""
     without_aliases: tuple[str, ...] = field(default=(), metadata=OMIT)
@@ -98,7 +98,7 @@ class ModelChanges:
 
 @wire
 class ModelLineage:
-    """Where a model comes from: the run, with what went into it and what it measured."""
+    """The origin of a model: the run, with its inputs and its metrics."""
 
     run_id: str | None = None
     experiment: str | None = None

@@ -15,7 +15,7 @@ ADMIN: Final = "admin"
 MEMBER: Final = "member"
 READER: Final = "reader"
 ROLES: tuple[Role, ...] = get_args(Role)
-"""The widest first."""
+"""From the most to the fewest rights."""
 PERSON = re.compile(r"[a-z0-9][a-z0-9_.@+-]{0,63}")
 UNIX_USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 _LABEL_LENGTH = 100
@@ -43,7 +43,7 @@ class PersonChanges:
     role: Role | None = field(default=None, metadata=OMIT)
     disabled: bool | None = field(default=None, metadata=OMIT)
     unix_user: str | None = field(default=None, metadata=OMIT)
-    """Empty: none any more."""
+    """Empty: remove it."""
 
     def __post_init__(self) -> None:
         check_unix_user(self.unix_user)
@@ -70,11 +70,11 @@ class NewToken:
 
     label: str = ""
     person: str | None = None
-    """Whose token it is; the caller's own unless an administrator names somebody."""
+    """The owner of the token; the caller unless an administrator names somebody."""
     role: Role | None = None
-    """Narrower than the person's own."""
+    """A role with fewer rights than the person's own."""
     lifetime_s: float | None = TOKEN_S
-    """None: it does not end by itself."""
+    """None: it does not expire."""
 
     def __post_init__(self) -> None:
         check_label(self.label)
@@ -98,7 +98,7 @@ class TokenView:
 
 @wire
 class IssuedToken(TokenView):
-    """A token with its secret, which is seen only once."""
+    """A token with its secret, which is shown only once."""
 
     token: str = field(default="", repr=False)
 
@@ -108,7 +108,7 @@ class Invitation(IssuedToken):
     """What a colleague logs in with for the first time."""
 
     fingerprint: str | None = None
-    """Of the server's certificate, where nobody but the server vouches for it."""
+    """The fingerprint of the server's certificate, where it is self-signed."""
 
 
 @wire
@@ -123,7 +123,7 @@ class NewInvite:
 
 @wire
 class Join:
-    """The body of `POST join`: an invitation, which is good for one use."""
+    """The body of `POST join`: an invitation, which can be used once."""
 
     invite: str = field(repr=False)
     label: str = ""
@@ -134,7 +134,7 @@ class Join:
 
 @wire
 class Myself:
-    """Whom the server takes the caller for."""
+    """Who the caller is to the server."""
 
     name: str
     role: str
@@ -152,7 +152,7 @@ class AuditEntry:
     who: str
     role: str
     token: str
-    """The id of the token that was shown; empty where it was none of a person's."""
+    """The id of the token; empty where it was not a person's."""
     source: str
     """The address that it came from."""
     action: str
@@ -185,7 +185,7 @@ def check_lifetime(lifetime_s: float | None, most_s: float) -> None:
 
 @wire
 class SsoView:
-    """Where people of the workspace sign on."""
+    """The sign-on service of the workspace."""
 
     issuer: str
     client_id: str
@@ -193,7 +193,7 @@ class SsoView:
 
 @wire
 class SsoLogin:
-    """The body of `POST sso`: what the sign-on service said, signed by it."""
+    """The body of `POST sso`: an ID token, signed by the sign-on service."""
 
     id_token: str = field(repr=False)
     label: str = ""

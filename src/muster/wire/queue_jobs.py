@@ -1,4 +1,4 @@
-"""An attempt as the queue of its cluster knows it: Slurm's job, Ray's placement group."""
+"""An attempt in the queue of its cluster: Slurm's job, Ray's placement group."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from muster.wire.message import wire
 
 @wire
 class JobUsage:
-    """What the accounting of a cluster says of a job that is over."""
+    """The usage of an ended job, from a cluster's accounting."""
 
     state: str
     exit_code: str
@@ -24,7 +24,7 @@ class JobUsage:
 
 @wire
 class QueueJob:
-    """What people need to ask the queue themselves, and what it says last."""
+    """What people need to query the queue themselves, and its last report."""
 
     id: str
     name: str = field(default="", metadata=OMIT)

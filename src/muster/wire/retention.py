@@ -1,4 +1,4 @@
-"""Retention: what nothing refers to any more, and its removal."""
+"""Retention: what is no longer referred to, and its removal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from muster.wire.message import check_range, wire
 
 @wire
 class RetentionPolicy:
-    """The body of `POST gc`: only what is older may go; of unused code snapshots the last few stay."""
+    """The body of `POST gc`: only older items are removed; the last few unused code snapshots stay."""
 
     dry_run: bool = True
     older_than_s: float = GC_AGE_S
@@ -21,7 +21,7 @@ class RetentionPolicy:
 
 @wire
 class Removable:
-    """One thing that may go."""
+    """One item that may be removed."""
 
     kind: str
     name: str
@@ -33,7 +33,7 @@ class Removable:
 
 @wire
 class RetentionReport:
-    """What may go, or is gone."""
+    """What may be removed, or was."""
 
     dry_run: bool
     count: int

@@ -28,9 +28,9 @@ class Submission:
     """The digest of the code's snapshot."""
     python: str | None = None
     packages: Mapping[str, str] | None = None
-    """Versions of frameworks in `python`, where the job names an environment that they may stand in for."""
+    """Versions of frameworks in `python`, where they may satisfy the environment that the job names."""
     submitted_by: str | None = None
-    """Whom the token names: the server puts it in."""
+    """The person of the token; set by the server."""
     notices: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -78,12 +78,12 @@ class CancelRuns:
 
 @wire
 class CancelledRun:
-    """One run that was to be cancelled, and its state since."""
+    """One run of a cancel request, and its state afterwards."""
 
     id: str
     status: RunStatus
     ended_before: bool = False
-    """It had ended already, and is as it was."""
+    """It had ended already, and is unchanged."""
 
 
 @wire
@@ -132,30 +132,30 @@ class AttemptView:
     nodes: tuple[NodeOfAttempt, ...]
     ranks: tuple[RankView, ...]
     job_id: str | None = field(default=None, metadata=OMIT)
-    """What the queue of its cluster calls it: Slurm's job id, for `sacct`, `seff` and `scontrol`."""
+    """Its id in the queue of its cluster: Slurm's job id, for `sacct`, `seff` and `scontrol`."""
     queue_job: QueueJob | None = field(default=None, metadata=OMIT)
-    """What that queue says of it."""
+    """Its state in that queue."""
 
 
 @wire
 class Progress:
-    """How far a run is, as its script says."""
+    """The progress of a run, as its script reports it."""
 
     done: int | float | None
     """As the script gave it: a whole number stays one."""
     total: int | float | None = None
     unit: str | None = ""
     rank: int | None = field(default=None, metadata=OMIT)
-    """Which rank says so; a gang is as far as its slowest one."""
+    """The rank that reports it; a gang is as far as its slowest rank."""
 
 
 def slowest(reports: Iterable[Progress]) -> Progress | None:
-    """The report of the rank that is least far."""
+    """The report of the slowest rank."""
     return min(reports, key=lambda item: (item.done or 0.0) / (item.total or 1.0), default=None)
 
 
 def rank_of(source: str) -> int | None:
-    """The rank that logged something, also by files that were read (`rank_0.wandb`); None for a node or a client."""
+    """The rank of a source, including event files (`rank_0.wandb`); None for a node or a client."""
     rank = source.removeprefix("rank_").partition(".")[0]
     return int(rank) if rank.isascii() and rank.isdigit() and len(rank) < 10 else None
 
@@ -206,7 +206,7 @@ class MetricSeries:
     attempt: int
     type: str
     count: int
-    """How many points there are; fewer may be given, never without the least and the greatest of a stretch."""
+    """How many points there are; fewer may be listed, but always the least and the greatest of an interval."""
     least: float | None
     greatest: float | None
     values: tuple[Json, ...]
@@ -214,12 +214,12 @@ class MetricSeries:
     steps: tuple[float | None, ...]
     at: tuple[float, ...]
     order: tuple[int, ...]
-    """Rises with the order in which points of all series came."""
+    """Increases in the order in which points of all series arrived."""
 
 
 @wire
 class FileView:
-    """A file of a run, whole."""
+    """A file of a run."""
 
     path: str
     size: int
@@ -230,12 +230,12 @@ class FileView:
 
 @wire
 class Between:
-    """Two moments, and how good they were once one knows."""
+    """A predicted interval, and later whether it was right."""
 
     low_at: float
     high_at: float
     held: bool | None = None
-    """Whether it came to lie between them; None: not known yet."""
+    """Whether the actual time was within it; None: not known yet."""
 
 
 @wire
@@ -250,7 +250,7 @@ class RunView:
     reason: str
     """Why it waits; empty when it does not."""
     starts_at: float | None
-    """When a queued run is expected to start, where that can be said; in the queue of Slurm, what that says."""
+    """When a queued run is expected to start, where that is known; in Slurm's queue, its estimate."""
     created_at: float
     queued_at: float | None
     started_at: float | None
@@ -276,14 +276,14 @@ class RunView:
     spec: Mapping[str, Json]
     """The job document."""
     starts_between: Between | None = field(default=None, metadata=OMIT)
-    """When it starts in four of five cases; as long as it is queued."""
+    """When it starts, with a probability of 80 %; only while it is queued."""
     told_at_first: Between | None = field(default=None, metadata=OMIT)
-    """What was said of its start when it began to wait; None: it did not have to."""
+    """The estimate of its start when it began to wait; None: it did not have to."""
     ends_between: Between | None = field(default=None, metadata=OMIT)
-    """When a run that has nodes ends in four of five cases, by runs like it and its own progress."""
+    """When a run that has nodes ends, with a probability of 80 %, by similar runs and its own progress."""
     moved_at: float | None = field(default=None, metadata=OMIT)
-    """When a run that runs last printed or logged something."""
+    """When a running run last printed or logged something."""
     snapshot: str | None = field(default=None, metadata=OMIT)
     """The digest of its code."""
     params: Mapping[str, str] = field(default_factory=dict, metadata=OMIT)
-    """What its script logged as parameters."""
+    """Parameters that its script logged."""

@@ -1,4 +1,4 @@
-"""Secrets, by name; no message gives a value back."""
+"""Secrets, by name; no message returns a value."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class NewSecret:
 
     value: str = field(repr=False)
     shared: bool | None = field(default=None, metadata=OMIT)
-    """Whether jobs of everybody may use it; None: as it was, a new one is not."""
+    """Whether everybody's jobs may use it; None: unchanged, a new one is not shared."""
 
 
 @wire
@@ -28,4 +28,4 @@ class SecretView:
     owner: str | None = field(default=None, metadata=OMIT)
     """Who may change and use it; None: administrators."""
     shared: bool = field(default=False, metadata=OMIT)
-    """Jobs of everybody may use it."""
+    """Everybody's jobs may use it."""

@@ -8,7 +8,7 @@ Level = Literal["info", "warning", "error"]
 """Of a note."""
 
 CHECKS = "cluster-check"
-"""The experiment of the runs of `muster cluster check`, which are nobody's latest and not listed unless asked for."""
+"""The experiment of the runs of `muster cluster check`, which `@latest` and lists leave out by default."""
 
 RunStatus = Literal[
     "NotStarted",
@@ -52,14 +52,14 @@ CLOSED: Final = "closed"
 HOLDS_RESOURCES: tuple[Phase, ...] = (ORDERED, PREPARED, STARTED)
 """Phases in which the node's CPUs and GPUs are taken."""
 IS_OPEN: tuple[Phase, ...] = (ORDERED, PREPARED, STARTED, ENDED, DELIVERED)
-"""Phases in which the agent still has something to do or to hear."""
+"""Phases in which the agent still has something to do or to learn."""
 
 RankState = Literal["waiting", "running", "ended"]
 ClusterState = Literal["ready", "stopped", "deleting", "unreachable"]
 
 
 class RankEnd:
-    """How a rank that has ended counts."""
+    """Whether an ended rank counts as failed or succeeded."""
 
     state: str
     exit_code: int | None

@@ -16,21 +16,21 @@ from muster.wire.verdicts import Verdict
 
 @wire
 class LogQuery:
-    """Which part of what ranks print is wanted; without anything all of it. The query of `GET runs/RUN/stream`."""
+    """The requested part of what ranks print; by default all of it. The query of `GET runs/RUN/stream`."""
 
     rank: int | None = field(default=None, metadata=OMIT)
     attempt: int | None = field(default=None, metadata=OMIT)
     """Only this one."""
     from_attempt: int | None = field(default=None, metadata=OMIT)
-    """This one and those that follow it."""
+    """This one and later ones."""
     tail: int | None = field(default=None, metadata=OMIT)
-    """The last so many lines, and what comes after them."""
+    """The last so many lines, and what follows."""
     head: int | None = field(default=None, metadata=OMIT)
-    """So many lines, and then the end."""
+    """So many lines, then end."""
     first_line: int | None = field(default=None, metadata=OMIT)
-    """From this one on; the first is 1."""
+    """From this line on; the first is 1."""
     since: float | None = field(default=None, metadata=OMIT)
-    """What came to the server at this time (in seconds since 1970) or later."""
+    """What arrived at the server at this time (in seconds since 1970) or later."""
     ago_s: float | None = field(default=None, metadata=OMIT)
     """The same, as seconds before now by the server's clock."""
     grep: str | None = field(default=None, metadata=OMIT)
@@ -52,13 +52,13 @@ class LogQuery:
 
     @property
     def by_line(self) -> bool:
-        """Whether whole lines are chosen, and not only where to begin."""
+        """Whether individual lines are selected, and not only where to begin."""
         return self.grep is not None or self.head is not None or self.first_line is not None
 
 
 @wire
 class StateChanged:
-    """The run is in another state, or says more of why it waits."""
+    """The run is in another state, or has another reason to wait."""
 
     kind: ClassVar[str] = "state"
 
@@ -147,7 +147,7 @@ class MetricLogged(runs.MetricPoint):
 
 @wire
 class ProgressMade(runs.Progress):
-    """How far a rank is."""
+    """The progress of a rank."""
 
     kind: ClassVar[str] = "progress"
 
@@ -164,7 +164,7 @@ class RunEnded:
 
 @wire
 class StreamRefused:
-    """The stream cannot go on, and would not if it were asked for again: an error of who asked."""
+    """The stream cannot go on, and a retry would not help: the request was wrong."""
 
     kind: ClassVar[str] = "refused"
 
@@ -191,7 +191,7 @@ KINDS = frozenset(_BY_KIND)
 
 
 def decode_event(kind: str, data: Json) -> StreamEvent:
-    """An event out of its `event:` and `data:`; raises WireError for one that is not known."""
+    """An event from its `event:` and `data:`; raises WireError for an unknown one."""
     if kind not in _BY_KIND:
         raise WireError(f"there is no event {kind!r} in a run's stream")
     if kind == "rank" and isinstance(data, Mapping) and data.get("state") == "running":

@@ -1,4 +1,4 @@
-"""Text that others wrote: what no database, terminal or JSON parser would take is replaced, or shown as an escape."""
+"""Sanitizes text: what a database, terminal or JSON parser would not accept is replaced, or shown as an escape."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import unicodedata
 from collections.abc import Mapping
 
 _HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
-"""Control characters, marks that turn the direction of text or hide in it, half surrogate pairs, line separators."""
+"""Control characters, direction marks and invisible marks, lone surrogates, line separators."""
 _JOINERS = "\u200c\u200d"
-"""Some scripts and many emoji are written with these."""
+"""Some scripts and many emoji need these."""
 
 
 _WORK = re.compile(r"(?<![\w.-])/[^\s\"']*?/attempts/[^/\s\"']+/work/")
@@ -17,7 +17,7 @@ _WORK = re.compile(r"(?<![\w.-])/[^\s\"']*?/attempts/[^/\s\"']+/work/")
 
 
 def own_paths(text: str) -> str:
-    """The text with paths of a job's files as they are in its code folder, not as on the node."""
+    """The text with paths of a job's files relative to its code folder, not as on the node."""
     return _WORK.sub("", text) if "/attempts/" in text else text
 
 
@@ -32,7 +32,7 @@ _BOUNDS = {
 
 
 def refused_value(kind: str, given: object, bounds: Mapping[str, object], otherwise: str) -> str:
-    """What is wrong with a value, by the kind of error that validation found; names it, and what is allowed."""
+    """A message for a validation error: names the value, and what is allowed."""
     shown = str(given) if isinstance(given, int | float) else repr(given)
     if kind in _BOUNDS:
         return f"{given!s} is out of range; give {_BOUNDS[kind].format(**bounds)}"
@@ -45,15 +45,15 @@ def refused_value(kind: str, given: object, bounds: Mapping[str, object], otherw
 
 
 def storable(text: str) -> str:
-    """The text without halves of surrogate pairs and NUL characters, which no database takes."""
+    """The text without lone surrogates and NUL characters, which no database accepts."""
     if "\0" in text:
         text = text.replace("\0", "\ufffd")
-    # The plain question first: nearly all text is fine.
+    # The fast check first: nearly all text is fine.
     return text if is_encodable(text) else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def is_encodable(text: str) -> bool:
-    """Whether it can be written as UTF-8: half a surrogate pair cannot."""
+    """Whether it can be written as UTF-8: lone surrogates cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -62,7 +62,7 @@ def is_encodable(text: str) -> bool:
 
 
 def printable(text: str, lines: bool = False) -> str:
-    """The text with everything that would act on a terminal as an escape; with `lines` it may have several of them."""
+    """The text with everything that would act on a terminal escaped; with `lines` it may have line breaks."""
     if text.isprintable():
         return text
     return "".join(char if _is_shown(char, lines) else _escaped(char) for char in text)

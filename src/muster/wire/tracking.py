@@ -1,4 +1,4 @@
-"""What runs log, without its points: summaries of metrics, parameters, and lists of runs by them."""
+"""What runs log, without points: summaries of metrics, parameters, and lists of runs by them."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from muster.wire.runs import Between, Progress
 from muster.wire.states import RunStatus
 
 SummaryValue = Literal["last", "best", "least", "greatest"]
-"""Which value of a metric runs are compared by."""
+"""The value of a metric that runs are compared by."""
 RunColumn = Literal[
     "created", "started", "ended", "duration", "name", "experiment", "status", "person", "cluster", "nodes"
 ]
-"""What a list of runs can be ordered by, beside metrics and parameters."""
+"""What a list of runs can be ordered by, besides metrics and parameters."""
 
 
 RUN_HEADER, ATTEMPT_HEADER, EVENTS_HEADER = "Muster-Run", "Muster-Attempt", "Muster-Events"
-"""For whom an agent calls, and how much of its ranks' events must be taken in before the answer."""
+"""The run that an agent calls for, and how much of its ranks' events must be processed before the answer."""
 
 
 @wire
 class SummaryQuery:
-    """Which runs are listed with what they logged, and in which order. The query of `GET summaries`."""
+    """Which runs are listed with their metrics and parameters, and in which order. The query of `GET summaries`."""
 
     experiment: str | None = field(default=None, metadata=OMIT)
     status: tuple[str, ...] = field(default=(), metadata=OMIT)
     run: tuple[str, ...] = field(default=(), metadata=OMIT)
     """Only these; without any all of them."""
     name: tuple[str, ...] = field(default=(), metadata=OMIT)
-    """The metrics that are wanted of each; without any all of them."""
+    """The metrics to list for each; without any all of them."""
     metric: str | None = field(default=None, metadata=OMIT)
     """Order by this one; runs that did not log it come last. Otherwise the newest run comes first."""
     by: SummaryValue = "best"
@@ -99,7 +99,7 @@ class RunMetric:
 
 @wire
 class RunSummary:
-    """A run in a table of runs: what it is, what it was given, what came of it."""
+    """A run in a table of runs: its identity, parameters and results."""
 
     id: str
     name: str | None

@@ -1,4 +1,4 @@
-"""Tunnels into nodes: what a person asks for, and what the server answers. What goes through one: `host.frames`."""
+"""Tunnels into nodes: a person's requests, and the server's answers. What goes through one: `host.frames`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from muster.wire.message import check_range, wire
 TunnelKind = Literal["shell", "stacks", "port"]
 
 NOT_STARTED_YET = "not_started_yet"
-"""The code of a refusal that passes once the run has started."""
+"""The code of a refusal that no longer applies once the run has started."""
 
 _ARGUMENTS = 1000
 _ARGUMENT_BYTES = 32_000
@@ -38,11 +38,11 @@ class TunnelTarget:
 
     kind: TunnelKind
     rank: int | None = None
-    """Whose environment, port or stack; None: rank 0, and for stacks every rank of the node."""
+    """The rank whose environment, port or stack is used; None: rank 0, for stacks every rank of the node."""
     command: tuple[str, ...] = ()
-    """Of a shell: what to run; empty: a shell."""
+    """For a shell: the command to run; empty: an interactive shell."""
     terminal: Terminal | None = field(default=None, metadata=OMIT)
-    """Of a shell: gives it a terminal of its own; None: input, output and errors are kept apart."""
+    """For a shell: its terminal; None: no terminal, input, output and errors are separate streams."""
     port: int = 0
 
     def __post_init__(self) -> None:
@@ -61,7 +61,7 @@ class NewTunnel:
 
     target: TunnelTarget
     node_rank: int | None = None
-    """Which node, where that is not the one of the rank."""
+    """The node, where it is not that of the rank."""
 
 
 @wire
@@ -87,7 +87,7 @@ class StackFrame:
 
 @wire
 class ThreadStack:
-    """Where a thread is: the innermost call first."""
+    """The stack of a thread: the innermost call first."""
 
     name: str
     frames: tuple[StackFrame, ...]
@@ -95,7 +95,7 @@ class ThreadStack:
 
 @wire
 class ProcessStacks:
-    """Where one Python process of a rank is."""
+    """The stacks of one Python process of a rank."""
 
     rank: int
     pid: int
@@ -103,12 +103,12 @@ class ProcessStacks:
     threads: tuple[ThreadStack, ...] = ()
     """The main thread first."""
     trouble: str = ""
-    """Why nothing is known of it."""
+    """Why its stacks are not known."""
 
 
 @wire
 class StacksReport:
-    """What a tunnel to the stacks of a node brings."""
+    """The answer of a tunnel to the stacks of a node."""
 
     processes: tuple[ProcessStacks, ...]
     how: str = ""

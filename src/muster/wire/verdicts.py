@@ -1,4 +1,4 @@
-"""How attempts end: the evidence that is kept, the verdict, and the one table of its codes."""
+"""How attempts end: the evidence, the verdict, and the one table of its codes."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from muster.wire.message import wire
 from muster.wire.states import RankEnd
 
 Budget = Literal["preemption", "node_loss", "platform", "user_error"]
-"""Which count of the retry policy a verdict draws on."""
+"""The budget of the retry policy that a verdict draws on."""
 
 Confidence = Literal["certain", "likely", "unsure"]
-"""How sure a verdict is: nothing speaks for another cause; another one is possible; a guess."""
+"""How certain a verdict is: nothing points to another cause; another one is possible; a guess."""
 
 COMPLETED = "completed"
 CANCELLED = "cancelled"
@@ -39,15 +39,15 @@ class VerdictEvidence:
     """What a verdict rests on."""
 
     ranks: tuple[RankExit, ...] = ()
-    """Those that failed, the first 64 of them."""
+    """The failed ranks, the first 64 of them."""
     launcher_rank: int | None = field(default=None, metadata=OMIT)
-    """Of a process that a launcher started (`torchrun`, `mpirun`): the launcher's own rank."""
+    """For a process that a launcher started (`torchrun`, `mpirun`): the launcher's own rank."""
     stop_reason: str | None = field(default=None, metadata=OMIT)
 
 
 @wire
 class Candidate:
-    """What else the cause may have been."""
+    """Another possible cause."""
 
     code: str
     message: str
@@ -59,11 +59,11 @@ class Similar:
     """Earlier runs of the workspace that failed in the same way."""
 
     count: int
-    """In the last seven days, this one not counted."""
+    """How many in the last seven days, not counting this one."""
     runs: tuple[str, ...] = ()
     """The newest of them."""
     since: str | None = field(default=None, metadata=OMIT)
-    """The oldest of them, and with it the first commit or snapshot with which it happened."""
+    """The oldest of them, with its commit or snapshot."""
     text: str = ""
     """All of it in a sentence."""
 
@@ -86,33 +86,33 @@ class Verdict:
     second: Candidate | None = field(default=None, metadata=OMIT)
     """The next best explanation, where it is close."""
     of_script: bool = field(default=False, metadata=OMIT)
-    """The script's own fault, whatever the code is: no budget of the platform pays for another attempt."""
+    """The script's own fault, whatever the code: no budget of the platform pays for another attempt."""
     similar: Similar | None = field(default=None, metadata=OMIT)
 
 
 @wire
 class Refusal:
-    """Why an attempt could not be prepared or started on a node, or what it left not be delivered."""
+    """Why an attempt could not be prepared or started on a node, or its files not be delivered."""
 
     code: str = field(default="", metadata=OMIT)
     """A verdict's code."""
     message: str = field(default="", metadata=OMIT)
     next: str = field(default="", metadata=OMIT)
-    """What the user can do, where that is known better than by the code."""
+    """What the user can do, where more is known than the code tells."""
     lines: tuple[str, ...] = field(default=(), metadata=OMIT)
     late: bool = field(default=False, metadata=OMIT)
-    """Its ranks had ended: what they left did not arrive where it belongs."""
+    """Its ranks had ended: their files could not be delivered."""
 
 
 @wire
 class Ending:
-    """How whoever lent the nodes says that it took them back."""
+    """Why the manager that lent the nodes took them back."""
 
     code: str
     """A verdict's code; empty where it says nothing about the cause."""
     message: str
     lost: tuple[str, ...] = field(default=(), metadata=OMIT)
-    """Machines that it has lost."""
+    """Machines that the manager has lost."""
 
 
 @wire
@@ -124,17 +124,17 @@ class RankEvidence(RankExit, RankEnd):
     said_at: float | None = field(default=None, metadata=OMIT)
     """When it last wrote to its log."""
     oom_killed: bool = False
-    """The kernel counted a kill for want of memory on the node while it ended by SIGKILL."""
+    """The kernel's OOM killer struck on the node while it ended by SIGKILL."""
     refusal: str | None = None
     """Why it could not be started."""
     lost_with: str | None = None
-    """Nobody saw its end: it went with its "keeper" or "agent"."""
+    """Nobody saw its end: it was lost with its "keeper" or "agent"."""
     tail: str = ""
     """The end of what it printed."""
     command: str = ""
     """What it ran."""
     launcher_rank: int | None = None
-    """Of a process that a launcher started (`torchrun`, `mpirun`): the launcher's own rank."""
+    """For a process that a launcher started (`torchrun`, `mpirun`): the launcher's own rank."""
     role: str = ""
 
 
@@ -145,20 +145,20 @@ class NodeEvidence:
     node_rank: int
     name: str
     lost: bool = False
-    """It or its agent went away without a word."""
+    """It or its agent vanished without notice."""
     leaving: bool = False
-    """It was asked to go: preempted, or its agent was ended."""
+    """It was asked to leave: preempted, or its agent was ended."""
     refusal: Refusal | None = None
 
 
 @wire
 class JobFacts:
-    """What is known about the job besides, so that a next step can name things."""
+    """More about the job, so that advice can be specific."""
 
     files: tuple[str, ...] = ()
     """Names of the files in its code folder, the first 2,000 of them."""
     master_port: int | None = None
-    """The port that Muster gave it; 0: it gave it none."""
+    """The port that Muster assigned; 0: none."""
     gpus: int | None = None
     """How many GPUs its nodes gave it."""
     gpu_clusters: tuple[str, ...] = ()
@@ -173,7 +173,7 @@ class JobFacts:
 
 @wire
 class Evidence:
-    """All that the judgement looks at."""
+    """The input of the verdict."""
 
     ranks: tuple[RankEvidence, ...] = ()
     nodes: tuple[NodeEvidence, ...] = ()
@@ -186,26 +186,26 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Code:
-    """What follows from a verdict, whatever the run."""
+    """The consequences of a verdict, for any run."""
 
     name: str
     next: str
-    """What the user can do, unless the verdict knows better."""
+    """What the user can do, unless the verdict has better advice."""
     budget: Budget | None = "user_error"
-    """None: no count limits it (a time slice), or it is never tried again."""
+    """None: no budget limits it (a time slice), or it is never retried."""
     final: bool = False
-    """Would only happen again: retried only where the policy names the code."""
+    """It would only recur: retried only where the policy names the code."""
     never_retried: bool = False
-    """Asked for, or all is well."""
+    """Requested by a person, or a success."""
     avoid_node: bool = False
-    """The next attempt keeps off the node: another one may do better, and on this one it would happen again."""
+    """The next attempt avoids the node: another one may work, and on this one it would recur."""
     blames_node: bool = False
     """Counts against the node, which is set aside after several in a row. Not a preemption, which is no fault of the
     node; but also a full disk and a fault of the platform, which one attempt alone does not hold against it."""
 
     @property
     def is_user_error(self) -> bool:
-        """It has no retry budget of its own, so that `retry.on_codes` may name it."""
+        """Whether it has no budget of its own, so that `retry.on_codes` may name it."""
         return self.budget == "user_error"
 
 
@@ -285,12 +285,12 @@ _TABLE = (
 )
 
 CODES: Mapping[str, Code] = {code.name: code for code in _TABLE}
-"""Every verdict code that Muster itself gives."""
+"""Every verdict code of Muster itself."""
 
 USER_ERRORS = tuple(sorted(code.name for code in _TABLE if code.is_user_error))
-"""What `retry.on_codes` may name."""
+"""Codes that `retry.on_codes` may name."""
 
 
 def code_of(name: str) -> Code:
-    """The row of a code; one that is not in the table is an error of the job without advice."""
+    """The entry of a code; an unknown one counts as an error of the job, without advice."""
     return CODES.get(name) or Code(name, "")

@@ -8,13 +8,13 @@ from muster.wire.codec import OMIT
 from muster.wire.message import wire
 
 VERSION_HEADER = "Muster-Protocol"
-"""Says with every request which protocol the caller speaks."""
+"""Header of every request: the protocol version of the caller."""
 
 TOTAL_HEADER = "Muster-Total"
-"""How many items a list has of which an answer is the first page."""
+"""Header of a list's first page: how many items the whole list has."""
 
 READY = b"1"
-"""What a server that starts writes to whoever waits for it; anything else says why it could not."""
+"""What a starting server writes to its waiting parent; anything else is the reason why it could not start."""
 
 
 @wire
@@ -28,7 +28,7 @@ class Health:
     active_runs: int
     agents: tuple[str, ...]
     trouble: str = field(default="", metadata=OMIT)
-    """What a person has to see to, such as a full disk."""
+    """What needs a person's attention, such as a full disk."""
 
 
 @wire

@@ -1,1 +1,1 @@
-"""Programs that see of the machine only what they are given: bubblewrap's command line, and what a machine offers."""
+"""Sandboxes, in which programs see only what they are given: bubblewrap's command line, and a machine's support."""

@@ -7,8 +7,8 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/sys")
-"""What of the machine everybody may see, as far as it is there; never to be written."""
-# Put in front of a program that root starts: what it may reach after that is decided by the account.
+"""System folders that every sandbox sees where they exist, read-only."""
+# Runs before a program that root starts: from then on the account's permissions apply.
 _BECOME = """import ctypes, os, sys
 os.setgroups([int(group) for group in sys.argv[3].split(",") if group])
 os.setgid(int(sys.argv[2]))
@@ -19,7 +19,7 @@ os.execv(sys.argv[4], sys.argv[4:])
 
 
 class Account(NamedTuple):
-    """Whom a program runs as."""
+    """The account that a program runs as."""
 
     uid: int
     gid: int
@@ -28,7 +28,7 @@ class Account(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """A file or folder of the machine, and where the program finds it."""
+    """A file or folder of the machine, and its path for the program."""
 
     source: str
     target: str
@@ -40,18 +40,18 @@ class View(NamedTuple):
     """What a program sees."""
 
     system: tuple[tuple[str, str], ...] = ()
-    """Folders of the system; with where it leads to, for one that is a link."""
+    """System folders; for a link with its target."""
     shown: tuple[Shown, ...] = ()
     hidden: tuple[str, ...] = ()
-    """Folders that are empty for it although they lie in one that it sees."""
+    """Folders that look empty to it although they are below a visible one."""
     blank: tuple[str, ...] = ()
-    """Files that are empty for it."""
+    """Files that look empty to it."""
     cwd: str = "/"
     hostname: str = ""
 
 
 def command(program: str, view: View, python: str, account: Account | None, argv: Sequence[str]) -> list[str]:
-    """Run `argv` with this view, as its process 1; as another account where root starts it."""
+    """The command that runs `argv` with this view, as process 1; as another account where root starts it."""
     line = [program, "--die-with-parent", "--as-pid-1", "--unshare-pid", "--unshare-ipc", "--unshare-uts"]
     line += ["--unshare-cgroup-try"]
     if account is None:
@@ -67,7 +67,7 @@ def command(program: str, view: View, python: str, account: Account | None, argv
     for path in view.hidden:
         line += ["--tmpfs", path] if is_seen(path, view.system) else []
     for folder in _above(view):
-        # Those that it makes for mounts by itself are open to root alone.
+        # Folders that bubblewrap itself creates for mounts are accessible only to root.
         line += ["--dir", folder]
     for item in _outermost_first(view.shown):
         line += [_bind(item), item.source, item.target]
@@ -81,12 +81,12 @@ def command(program: str, view: View, python: str, account: Account | None, argv
 
 
 def is_seen(path: str, system: Sequence[tuple[str, str]]) -> bool:
-    """Whether a path lies in a folder of the system that is shown."""
+    """Whether a path is in a system folder that is visible."""
     return any(PurePosixPath(path).is_relative_to(folder) for folder, leads_to in system if not leads_to)
 
 
 def _above(view: View) -> list[str]:
-    """The folders that lead to what is shown, from the outermost on."""
+    """The parent folders of what is shown, the outermost first."""
     above = {str(parent) for item in view.shown for parent in PurePosixPath(item.target).parents}
     lost = {path for path in above if path == "/" or path.startswith("/dev") or is_seen(path, view.system)}
     hidden = {path for path in above for empty in view.hidden if PurePosixPath(path).is_relative_to(empty)}
@@ -94,7 +94,7 @@ def _above(view: View) -> list[str]:
 
 
 def _outermost_first(shown: Sequence[Shown]) -> list[Shown]:
-    """What lies in something else that is shown comes after it, or it would be covered."""
+    """Sorted so that inner paths come after outer ones, which would cover them."""
     return sorted(dict.fromkeys(shown), key=lambda item: len(PurePosixPath(item.target).parts))
 
 

@@ -1,6 +1,6 @@
-"""Files in folders that somebody else writes to: whatever becomes a link there is not followed.
+"""Safe access to files in folders that somebody else can write to: links are never followed.
 
-The folder that a call begins at must not be theirs to exchange; everything below it may be.
+Others must not be able to replace the folder that a call begins at; they may replace everything below it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | _ALWAYS
 
 
 def open_inside(folder: Path, inner: Path, flags: int = os.O_RDONLY) -> int:
-    """Open a file below a folder. Never waits, whatever the file is."""
+    """Open a file below a folder. Never blocks, whatever kind of file it is."""
     with folder_inside(folder, inner.parent) as parent:
         return os.open(inner.name, flags | os.O_NONBLOCK | _ALWAYS, 0o644, dir_fd=parent)
 
 
 @contextmanager
 def folder_inside(folder: Path, inner: Path, make: bool = False) -> Iterator[int]:
-    """The descriptor of a folder below another one; those that are made belong to whoever has the outermost."""
+    """The descriptor of a folder below another one; folders that are created get the outermost one's owner."""
     current = os.open(folder, _FOLDER)
     owner = os.fstat(current)
     try:
@@ -48,7 +48,7 @@ def folder_inside(folder: Path, inner: Path, make: bool = False) -> Iterator[int
 
 
 def put_inside(folder: Path, inner: Path, unfinished: str, source: IO[bytes]) -> None:
-    """Write a file below a folder, so that it is never seen half: it grows in the folder `unfinished` of it."""
+    """Write a file below a folder atomically: it is written to the subfolder `unfinished` first."""
     name = secrets.token_hex(8)
     with folder_inside(folder, Path(unfinished), make=True) as scratch:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _ALWAYS

@@ -1,4 +1,4 @@
-"""What this machine offers for sandboxes: bubblewrap, folders of the system, installations of Python, accounts."""
+"""This machine's support for sandboxes: bubblewrap, system folders, Python installations, accounts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from muster.host.sandbox.command import SYSTEM, Account, Shown, View, command, is_seen
 
-# Above what containers of systemd get, below what is kept for the nobody of 64-bit systems.
+# Above the range of systemd's containers, below the one reserved for `nobody` on 64-bit systems.
 _FIRST_UID = 0x71000000
 _UIDS = 1 << 24
 _TRY_S = 20.0
@@ -22,12 +22,12 @@ _MOST_LINKS = 40
 
 
 class NoSandbox(Exception):
-    """Why nothing can be put into a sandbox here."""
+    """Why there is no sandbox here."""
 
 
 @functools.cache
 def bubblewrap() -> str:
-    """The program, tried out once; raises NoSandbox."""
+    """The path of bubblewrap, tested once; raises NoSandbox."""
     program = shutil.which("bwrap")
     if program is None:
         raise NoSandbox("bubblewrap (`bwrap`) is not installed: apt install bubblewrap, dnf install bubblewrap")
@@ -48,7 +48,7 @@ def bubblewrap() -> str:
 
 
 def trouble() -> str:
-    """Why nothing can be put into a sandbox here; empty where it can."""
+    """Why there is no sandbox here; empty where there is one."""
     try:
         bubblewrap()
     except NoSandbox as error:
@@ -57,26 +57,26 @@ def trouble() -> str:
 
 
 def system_folders(root: Path = Path("/")) -> tuple[tuple[str, str], ...]:
-    """Folders of the system that are there; those that are links with where they lead to."""
+    """System folders that exist; links with their targets."""
     found = [root / name.lstrip("/") for name in SYSTEM]
     return tuple((str(path), str(path.readlink()) if path.is_symlink() else "") for path in found if path.exists())
 
 
 def resolver(path: Path = Path("/etc/resolv.conf")) -> list[str]:
-    """The file that names are looked up with, where it lies outside of /etc."""
+    """The target of /etc/resolv.conf, where it is outside of /etc."""
     real = path.resolve()
     return [str(real)] if real.is_file() and not real.is_relative_to("/etc") else []
 
 
 def base_python() -> str:
-    """This process's own interpreter, without the environment that it was started from."""
+    """This process's base interpreter, without its virtual environment."""
     return os.path.realpath(sys.executable)
 
 
 def python_folders(pythons: Iterable[str]) -> list[str]:
-    """The installations that interpreters belong to: environments, what these are made of, nothing beside them.
+    """The installations of interpreters: environments and their base installations, nothing else.
 
-    Only what looks like an installation: a path that somebody made up must not show a folder of somebody else.
+    Only folders that look like an installation: a made-up path must not expose somebody else's folder.
     """
     found: list[str] = []
     for python in pythons:
@@ -96,9 +96,9 @@ def _is_installation(folder: Path) -> bool:
 
 
 def account_of(unix_user: str, person: str) -> Account | None:
-    """Whom ranks run as where root starts them: a person's own account, or one that nobody else has.
+    """The account of ranks where root starts them: the person's own, or one that nobody else gets.
 
-    None where this process is not root: everything is its own account's then. KeyError: there is no such account.
+    None where this process is not root: ranks then run as its own account. KeyError: there is no such account.
     """
     if os.getuid() != 0:
         return None
@@ -111,7 +111,7 @@ def account_of(unix_user: str, person: str) -> Account | None:
 
 
 def hand_over(folders: Iterable[Path], account: Account) -> None:
-    """Have folders and all in them belong to an account; links are changed themselves, never what they lead to."""
+    """Change the owner of folders and all their content; of links themselves, never of their targets."""
     for folder in folders:
         os.lchown(folder, account.uid, account.gid)
         for base, inner, names in os.walk(folder):

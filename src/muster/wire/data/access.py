@@ -10,8 +10,8 @@ muster      a path of the server, `/api/v1/data/…`      `token`, a grant, sent
 peers       empty                                       none: only other nodes have it, and they are asked
 refused     empty                                       none: `options["message"]` says why it cannot be reached
 
-Below a folder's `url` the files lie under their own paths. Where a store cannot sign for a whole folder (`per_file`),
-the node asks for each file's token.
+Below a folder's `url` the files are at their own paths. Where a store cannot sign for a whole folder (`per_file`),
+the node requests a token for each file.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class FileEntry:
     """Relative to the folder; empty where the input is the file itself."""
     size: int
     sha256: str | None = None
-    """Absent until the whole file has been read: the server learns it from the first download."""
+    """None until the whole file has been read: the server learns it from the first download."""
     etag: str | None = None
     """What the source calls this version of the file."""
     token: str = field(default="", repr=False)
@@ -54,7 +54,7 @@ class FileEntry:
 
 
 def file_etag(size: int, written_at: float) -> str:
-    """What a file's version is called where it lies in a folder: a change of its size or time shows."""
+    """The version of a file in a folder: it changes with the file's size or time."""
     return f"{size:x}-{int(written_at * 1e6):x}"
 
 
@@ -101,15 +101,15 @@ class Access:
     asset: str | None = None
     """`NAME:VERSION` of the data asset, whose content never changes."""
     manifest: tuple[FileEntry, ...] | None = None
-    """What a folder holds, where that is known and short."""
+    """The folder's files, where they are known and few."""
     mount: str = field(default="", metadata=OMIT)
-    """The node's mount that `url` is a path of, where the files lie on a share that the cluster mounts."""
+    """The node's mount that contains `url`, where the files are on a share that the cluster mounts."""
     manifest_by_reference: bool = False
-    """What it holds is known, or has to be listed by the server: `GET agents/NODE/manifest`."""
+    """The folder's files are fetched with `GET agents/NODE/manifest`, from the server's records or a listing."""
 
 
 def where_of(access: Access) -> str:
-    """The place that an access leads to, whoever has it."""
+    """The location that an access leads to, whatever its credentials."""
     return f"{access.kind}:{access.url}"
 
 
@@ -131,7 +131,7 @@ class NewGrant:
 
 @wire
 class GrantBrief:
-    """What a grant is for."""
+    """A grant without its token."""
 
     id: str
     store: str
@@ -144,7 +144,7 @@ class GrantBrief:
 
 @wire
 class GrantView(GrantBrief):
-    """A grant that holds."""
+    """A grant with its state."""
 
     revoked_at: float | None = None
 
@@ -159,28 +159,28 @@ class IssuedGrant(GrantBrief):
 
 @wire
 class NewAccess:
-    """The body of `POST access/read`, `access/write` and `access/delete`: the caller's own way to a folder."""
+    """The body of `POST access/read`, `access/write` and `access/delete`: direct access to a folder."""
 
     address: str
-    """A folder of a datastore, or one that a data asset lies in."""
+    """A folder of a datastore, or the folder of a data asset."""
     files: tuple[str, ...] = ()
-    """Below the folder: what is about to be read, written or removed."""
+    """The paths below the folder that are about to be read, written or removed."""
     direct: bool = True
-    """Straight to the storage where that can be; otherwise through the server."""
+    """Directly to the storage where possible; otherwise through the server."""
 
 
 @wire
 class OpenedAccess:
-    """How the caller reaches a folder itself."""
+    """The caller's own access to a folder."""
 
     access: Access
     """Of kind `muster` without a token: the caller's own opens it."""
     tokens: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Of the files that were named, where the store signs file by file."""
+    """Tokens of the requested files, where the store signs file by file."""
     folder_id: str | None = None
     """Of kind `file`: which folder the server means, for a caller who may be on another machine."""
 
 
 def folder_id(device: int, inode: int) -> str:
-    """What a folder is known by, on the machine that holds it."""
+    """The identity of a folder on its machine."""
     return f"{device:x}:{inode:x}"

@@ -1,4 +1,4 @@
-"""Inputs in mode `stream`: what a node and the processes of a job tell each other, in files. Standard library only."""
+"""Inputs in mode `stream`: files by which a node and the processes of a job communicate. Standard library only."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ LIST = ".muster.json"
 FAILED = ".muster.failed"
 LOCK = ".muster.lock"
 INDEX_ENDING = ".json"
-"""Files that say what others hold: they come before the job starts."""
+"""Index files, which describe other files: they are fetched before the job starts."""
 
 
 @wire
@@ -16,13 +16,13 @@ class Coming:
     """The file `.muster.json` of such a folder."""
 
     files: tuple[tuple[str, int], ...]
-    """Path and size of everything that is there or will be."""
+    """Path and size of every file that is there or will arrive."""
     wishes: str
     """The file to which processes append what they need next, a `Wish` in each line."""
 
 
 @wire
 class Wish:
-    """What a process needs next, in that order."""
+    """The files that a process needs next, in order."""
 
     paths: tuple[str, ...]

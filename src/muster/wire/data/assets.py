@@ -47,7 +47,7 @@ class AssetView:
     created_by: str | None
     created_at: float
     archived_at: float | None = field(default=None, metadata=OMIT)
-    """Since when it is in no list and not the latest; jobs that name it still get it."""
+    """Since when it is hidden from lists and is not the latest; jobs that name it still get it."""
 
 
 @wire
@@ -64,11 +64,11 @@ class AssetUses:
     active: tuple[str, ...]
     """Runs that are not over."""
     ended: int
-    """How many that are over had it as an input."""
+    """How many ended runs had it as an input."""
     last: tuple[str, ...] = ()
     """The newest of these."""
     made_by: str | None = None
-    """The run that it came from."""
+    """The run that produced it."""
 
 
 def digest_of(found: Iterable[FileEntry]) -> str | None:

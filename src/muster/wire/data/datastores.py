@@ -11,12 +11,12 @@ from muster.wire.message import wire
 
 @wire
 class NewDatastore:
-    """The body of `POST datastores`; the credential is taken and never given back."""
+    """The body of `POST datastores`; the credential is stored and never returned."""
 
     name: str
     kind: str
     options: Mapping[str, Json] = field(default_factory=dict)
-    """What the kind takes; for `fsspec` whatever its filesystem does."""
+    """The options of the kind; for `fsspec` those of the filesystem."""
     credential: Mapping[str, Json] = field(default_factory=dict, repr=False)
     description: str | None = None
     create: bool = False
@@ -41,7 +41,7 @@ class DatastoreView:
     owner: str | None = field(default=None, metadata=OMIT)
     """Who may change it; None: only administrators."""
     notice: str | None = field(default=None, metadata=OMIT)
-    """What its owner should know when it is made."""
+    """What its owner should know when it is created."""
 
 
 @wire

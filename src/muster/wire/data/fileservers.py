@@ -1,4 +1,4 @@
-"""File servers: what is created and filled, what clients see; what the process on the node and the server exchange."""
+"""File servers: requests, views for clients, and messages between the process on the node and the server."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def read_size(text: str) -> int:
 
 
 def check_file_server_name(name: str) -> None:
-    """Refuse what cannot be the name of a file server: it is the name of its export and its datastore too."""
+    """Refuse what cannot be the name of a file server: its export and its datastore have the same name."""
     check_pattern("name", name, _NAME, _ALLOWED)
 
 
@@ -41,7 +41,7 @@ def _check_size(size_bytes: int) -> None:
 
 
 def check_clients(clients: str) -> None:
-    """Refuse a network that is none, or that is not private: NFS neither encrypts nor asks who somebody is."""
+    """Refuse an invalid network, or one that is not private: NFS neither encrypts nor authenticates."""
     try:
         network = ipaddress.ip_network(clients, strict=False)
     except ValueError:
@@ -99,7 +99,7 @@ class NewFill:
 
 @wire
 class FillProgress:
-    """How far one fill is."""
+    """The progress of one fill."""
 
     id: int
     state: FillState
@@ -147,7 +147,7 @@ class FileServerView:
     run: str | None
     """The run that keeps it."""
     restarts: int
-    """How often its process was started anew within this run."""
+    """How often its process was restarted within this run."""
     fills: tuple[FillView, ...]
     why: str | None
     """Why it does not serve."""
@@ -175,14 +175,14 @@ class FillOrder:
 
 @wire
 class FillSource:
-    """Where the files of a fill are, and what they are where that had to be listed by the server."""
+    """Access to the files of a fill, with their list where the server had to make it."""
 
     access: Access
 
 
 @wire
 class FileServerOrders:
-    """What the process on the node is to do. Orders are levels: what is done already stays done."""
+    """What the process on the node should do. Orders are levels: what is done already stays done."""
 
     name: str
     size_bytes: int
@@ -194,14 +194,14 @@ class FileServerOrders:
     folder: str | None
     fills: tuple[FillOrder, ...]
     owner: str
-    """Marks the folder, so that no other server's is taken for it."""
+    """Marks the folder, so that it is not confused with another server's."""
     removes: bool = False
-    """The data are not wanted any more: remove them, and end."""
+    """The data are no longer wanted: remove them, and end."""
 
 
 @wire
 class FileServerReport:
-    """What the process on the node says."""
+    """The report of the process on the node."""
 
     attempt: int
     port: int | None = None
@@ -211,4 +211,4 @@ class FileServerReport:
     restarts: int = 0
     fills: tuple[FillProgress, ...] = ()
     trouble: str = ""
-    """Why it cannot serve here, ever."""
+    """Why it can never serve here."""

@@ -1,1 +1,1 @@
-"""Between the server and the agents of nodes: hello, orders, deliveries, and the plan that a node carries out."""
+"""Messages between the server and the agents of nodes: hello, orders, deliveries, and a node's plan."""

@@ -1,11 +1,11 @@
-"""What agents and the server say to each other.
+"""The protocol between agents and the server.
 
 An agent sends *deliveries*: a sequence of frames, each one JSON line, followed by `size` raw bytes where the line has
-a `size`. Frames are applied in order, and each can be sent again without harm: a chunk is addressed by (run, attempt,
-stream, offset); an event by what it says.
+a `size`. Frames are applied in order, and sending one again is harmless: a chunk is addressed by (run, attempt,
+stream, offset); an event by its content.
 
 The server answers with how much of each stream it has, and lists its *orders*: for every attempt that concerns the
-node, the state that is wanted. Orders are levels, not edges, so a lost answer costs nothing.
+node, the desired state. Orders are levels, not edges, so a lost answer costs nothing.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class AgentConfig:
     """Addresses to try: `unix:/path`, `https://host:port`, or `file:/path` of a shared folder."""
     token: str = field(repr=False)
     address: str = "127.0.0.1"
-    """Where other nodes reach this one; empty: the agent finds out."""
+    """The address at which other nodes reach this one; empty: the agent detects it."""
     gpus: tuple[str, ...] | None = None
     """GPUs that the node may offer; None: all that are found."""
     pinned_certificate: str | None = None
@@ -56,22 +56,22 @@ class AgentConfig:
     """A command that the node runs once before its first job."""
     stale_after_s: float = STALE_GANG_S
     long_lived: bool = True
-    """Stays when it has nothing to do; otherwise it ends after its last attempt is forgotten."""
+    """The agent stays when it is idle; otherwise it ends after its last attempt is forgotten."""
     linger_s: float | None = None
-    """How long it keeps its node for a server that is away once nothing runs there; None: as long as it takes."""
+    """How long an idle agent keeps its node while the server is away; None: indefinitely."""
     subnet: str | None = field(default=None, metadata=OMIT)
-    """From where ports of the node answer, such as `10.1.0.0/16`; None: from anywhere."""
+    """The network that may connect to ports of the node, such as `10.1.0.0/16`; None: any."""
 
 
 @wire
 class ServerContact:
-    """What an agent writes down in its folder: engines read it there while the server cannot be reached."""
+    """An agent's connectivity, written to its folder: engines read it there while the server cannot be reached."""
 
     host: str
     """The machine's name as its manager knows it."""
     reached: bool
     met: Mapping[str, str] = field(default_factory=dict)
-    """What it met at each address that it tried."""
+    """The error at each address that it tried."""
 
     @property
     def trouble(self) -> str:
@@ -86,7 +86,7 @@ class Hello:
     node: str
     cluster: str
     agent: str
-    """The id of this life of the agent."""
+    """The id of this agent process."""
     protocol: int
     version: str = ""
     host: str = ""
@@ -99,7 +99,7 @@ class Hello:
     setup_error: str | None = field(default=None, metadata=OMIT)
     setup_log: str | None = field(default=None, metadata=OMIT)
     builds: bool = field(default=False, metadata=OMIT)
-    """It takes orders to build environments."""
+    """It accepts orders to build environments."""
 
 
 @wire
@@ -124,14 +124,14 @@ class InputOrder:
     access: Access | None = None
     """None: `source` is a path on the node."""
     shared: bool = field(default=False, metadata=OMIT)
-    """Other nodes may have it, or want it: each takes blocks from the others."""
+    """Other nodes may have it, or need it: they exchange blocks."""
     own_cache: bool = field(default=False, metadata=OMIT)
-    """The node is one of several that share a machine for trying things out: it keeps staged data to itself."""
+    """The node is one of several simulated ones on a machine: it keeps a cache of its own."""
 
 
 @wire
 class OutputOrder:
-    """One output that goes to a datastore; one without an access is kept with the run."""
+    """One output; with an access it goes to a datastore, otherwise it is kept with the run."""
 
     name: str
     mode: str
@@ -141,7 +141,7 @@ class OutputOrder:
 
 @wire
 class Order:
-    """What is wanted of one attempt on one node.
+    """The desired state of one attempt on one node.
 
     prepare  make the folders, fetch the code, hold the ports; then wait for go
              (with `plan` set: go on at once)
@@ -170,35 +170,35 @@ class Order:
     stop_reason: str = ""
     """rank_failed | rank_waited | cancelled | killed | timeout | node_lost | preempted | superseded | done | abandoned
 
-    The last one ends nothing but the delivery of what the attempt left.
+    The last one only ends the delivery of what the attempt left.
     """
     resume: tuple[int, ...] = ()
-    """Checkpoints to resume from, the newest first; a damaged one is passed over."""
+    """Checkpoints to resume from, the newest first; a damaged one is skipped."""
     log_limit_bytes: int = LOG_LIMIT_BYTES
     output_orders: tuple[OutputOrder, ...] = ()
     """How each of `outputs` is written and where it goes."""
     masked: tuple[str, ...] = field(default=(), repr=False)
     """Secret values that must not appear in what the ranks print."""
     needs: Needs | None = None
-    """What the node is checked for before ranks start."""
+    """What is checked on the node before ranks start."""
     environment: Recipe | None = None
-    """Built on `python`; None: ranks run in `python` as it is."""
+    """The environment to build on `python`; None: ranks run in `python` as it is."""
     mpi: bool = False
-    """The ranks are started by an mpirun, which is looked for before they start."""
+    """The ranks are started by an mpirun, which must be found before they start."""
     shared: bool = field(default=False, metadata=OMIT)
-    """Code, environment and checkpoint are taken from other nodes that have them."""
+    """Code, environment and checkpoint are fetched from other nodes that have them."""
     own_cache: bool = field(default=False, metadata=OMIT)
-    """As that of an input."""
+    """As for an input."""
     run_token: str = field(default="", repr=False, metadata=OMIT)
-    """Opens the run itself at the server, as long as the attempt is under way."""
+    """Gives access to the run itself at the server while the attempt is open."""
     secret: str = field(default="", repr=False)
-    """Known to the nodes of this attempt alone; opens the way from its mpirun to them."""
+    """Known only to the nodes of this attempt; authenticates its mpirun to them."""
     container: Container | None = None
     """The image that the ranks run in."""
     mounts: tuple[str, ...] = field(default=(), metadata=OMIT)
-    """Names of the shares that are mounted for the attempt; how, the server says when it is asked."""
+    """Names of the shares that are mounted for the attempt; details come from `GET agents/NODE/mounts`."""
     sandbox: Confinement | None = field(default=None, metadata=OMIT)
-    """What keeps ranks without an image from the rest of the node; None: they are whoever runs the agent."""
+    """The sandbox of ranks without an image; None: they run as the agent's user."""
 
     @property
     def key(self) -> AttemptKey:
@@ -213,9 +213,9 @@ class Orders:
     """Sent back as `seen`: the server waits until there is something newer."""
     orders: tuple[Order, ...]
     leave: bool = False
-    """The agent is to end once its attempts have."""
+    """The agent should end once its attempts have ended."""
     tunnels: tuple[TunnelOrder, ...] = field(default=(), metadata=OMIT)
-    """Those that wait for this node."""
+    """Tunnels that wait for this node."""
     builds: tuple[BuildOrder, ...] = field(default=(), metadata=OMIT)
 
 
@@ -266,7 +266,7 @@ class StartedRank:
 
 @wire
 class Started:
-    """Ranks run; those that mpirun starts come later than the rest."""
+    """Ranks were started; those that mpirun starts come later than the others."""
 
     kind: ClassVar[str] = "started"
 
@@ -288,15 +288,15 @@ class Exited:
     max_rss_kb: int | None = field(default=None, metadata=OMIT)
     core_dumped: bool | None = field(default=None, metadata=OMIT)
     oom_killed: bool | None = field(default=None, metadata=OMIT)
-    """The kernel counted a kill for want of memory on the node."""
+    """The kernel's OOM killer struck on the node."""
     refusal: str | None = field(default=None, metadata=OMIT)
     """Why it could not be started."""
     lost_with: str | None = field(default=None, metadata=OMIT)
-    """Nobody saw its end: it went with its "keeper", "agent" or "mpirun"."""
+    """Nobody saw its end: it was lost with its "keeper", "agent" or "mpirun"."""
     waited: bool | None = field(default=None, metadata=OMIT)
-    """The end of its log complains of others, so that it matters where those are."""
+    """The end of its log blames other ranks, so their stacks matter."""
     said_at: float | None = field(default=None, metadata=OMIT)
-    """When it last wrote to its log: what a rank says comes before others miss it, its end may come after theirs."""
+    """When it last wrote to its log: the culprit's last line comes before others miss it, its end may come after."""
 
 
 @wire
@@ -325,21 +325,21 @@ class Ended:
 
 @wire
 class Delivered:
-    """Every byte and file is with the server, and every output where it belongs; or it never will be."""
+    """Every byte, file and output was delivered, or never will be."""
 
     kind: ClassVar[str] = "delivered"
 
     files: tuple[HashedFile, ...] = ()
-    """The first thousand: the server has recorded all of them as they came."""
+    """The first thousand: the server recorded all of them on arrival."""
     notes: tuple[str, ...] = ()
     """What was not kept, and why."""
     undelivered: Refusal | None = field(default=None, metadata=OMIT)
-    """Why an output is not where it belongs, or what was given up when somebody cancelled the delivery."""
+    """Why an output was not delivered, or what was given up when the delivery was cancelled."""
 
 
 @wire
 class Noted:
-    """Something that those who follow the run should read."""
+    """A note for the followers of the run."""
 
     kind: ClassVar[str] = "noted"
 
@@ -388,18 +388,18 @@ class Chunk:
 
 @wire
 class Heartbeat:
-    """The node is well, and this is what it holds."""
+    """A sign of life, with the attempts that the node holds."""
 
     holding: tuple[AttemptKey, ...] = ()
     sample: Mapping[str, float] = field(default_factory=dict)
     """The last measurements of CPU, memory, network and GPUs."""
     doing: tuple[tuple[str, int, str, float], ...] = field(default=(), metadata=OMIT)
-    """Run, attempt, what a preparation that takes long is at, and since when."""
+    """Run, attempt, the current step of a slow preparation, and since when."""
 
 
 @dataclass(frozen=True)
 class UnreadableEvent:
-    """An event whose data is not what its kind says; never sent, only received."""
+    """An event whose data does not match its kind; never sent, only received."""
 
     run: str
     attempt: int
@@ -417,9 +417,9 @@ class DeliveryAnswer:
     lengths: tuple[tuple[str, int, str, int], ...] = ()
     """Run, attempt, stream, and how many of its bytes are on the server's disk."""
     forget: tuple[AttemptKey, ...] = ()
-    """Attempts that are over: the node may remove what it holds of them."""
+    """Attempts that are over: the node may remove them."""
     missing: bool = False
-    """The server does not know this agent: it has to say hello again."""
+    """The server does not know this agent: it must say hello again."""
 
 
 @wire
@@ -458,7 +458,7 @@ def encode(frames: Iterable[Frame]) -> Iterator[bytes]:
 
 
 def decode(body: BinaryIO) -> Iterator[Frame | UnreadableEvent]:
-    """Wire bytes to frames; raises ValueError on anything malformed but the data of an event."""
+    """Wire bytes to frames; raises ValueError on anything malformed except the data of an event."""
     while line := body.readline():
         try:
             head = json.loads(line)

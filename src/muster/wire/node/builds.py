@@ -1,4 +1,4 @@
-"""Environments that a node builds for runs that are still queued: what is asked for, and what came of it."""
+"""Environments that a node builds for runs that are still queued: orders and reports."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from muster.wire.verdicts import Refusal
 SHA256 = re.compile("[0-9a-f]{64}")
 PACKED_NAME = "environment.tar"
 FOLDER_HEADER = "muster.folder"
-"""In the head of a packed environment: the folder that it was built in, which its scripts name."""
+"""Key in the header of a packed environment: the folder that it was built in, which its scripts name."""
 
 
 @wire
 class BuildOrder:
-    """An environment that is wanted on a node before any rank needs it there."""
+    """An environment to build on a node before any rank needs it there."""
 
     id: str
-    """Of this request: the same content may be asked for again after it has failed."""
+    """The id of this request: the same content may be requested again after a failure."""
     content: str
-    """The same for the same recipe on the same Python."""
+    """Equal for the same recipe on the same Python."""
     recipe: Recipe
     runs: tuple[str, ...]
-    """Who waits for it."""
+    """The runs that wait for it."""
     python: str | None = field(default=None, metadata=OMIT)
-    """The interpreter of the one who submitted; None: the agent's own."""
+    """The submitter's interpreter; None: the agent's own."""
     shared: bool = field(default=False, metadata=OMIT)
-    """It is taken from another node that has it, or packed for others."""
+    """It is fetched from another node that has it, or packed for others."""
     own_cache: bool = field(default=False, metadata=OMIT)
-    """As that of an attempt's order."""
+    """As in an attempt's order."""
 
 
 @wire
 class BuildReport:
-    """The body of `POST agents/NODE/builds`: it is there, or why it cannot be."""
+    """The body of `POST agents/NODE/builds`: it is ready, or why it cannot be built."""
 
     id: str
     environment: BuiltEnvironment | None = field(default=None, metadata=OMIT)
     refusal: Refusal | None = field(default=None, metadata=OMIT)
     log: str = field(default="", metadata=OMIT)
-    """What the builder printed; empty where nothing had to be built."""
+    """What the build printed; empty where nothing had to be built."""
 
 
 @wire
@@ -60,10 +60,10 @@ class CompiledWheel:
 
 @wire
 class WheelClaim:
-    """The answer to `POST agents/NODE/wheels/KEY`: what a node does that needs a compiled wheel."""
+    """The answer to `POST agents/NODE/wheels/KEY`: what a node that needs a compiled wheel should do."""
 
     state: Literal["there", "compile", "wait"]
-    """It takes the one that is there, compiles it for all, or asks again: another node compiles it."""
+    """Fetch the existing one, compile it for all, or ask again: another node is compiling it."""
     wheel: CompiledWheel | None = field(default=None, metadata=OMIT)
 
 
@@ -76,7 +76,7 @@ class WheelReleased:
 
 @wire
 class PackedEnvironment:
-    """An environment as one file, which nodes take from each other; the body of `PUT agents/NODE/environments/KEY`."""
+    """An environment as one file, which nodes fetch from each other; the body of `PUT agents/NODE/environments/KEY`."""
 
     size: int
     sha256: str
@@ -88,10 +88,10 @@ class PackedEnvironment:
 
 @wire
 class EnvironmentClaim:
-    """The answer to `POST agents/NODE/environments/KEY`: what a node does that needs an environment."""
+    """The answer to `POST agents/NODE/environments/KEY`: what a node that needs an environment should do."""
 
     state: Literal["there", "build", "wait"]
-    """It takes the one that other nodes have, builds it for all, or asks again: another node builds it."""
+    """Fetch the one that other nodes have, build it for all, or ask again: another node is building it."""
     packed: PackedEnvironment | None = field(default=None, metadata=OMIT)
 
 
@@ -107,4 +107,4 @@ class BuildHeard:
     """The answer to a report."""
 
     wanted: bool = True
-    """Somebody still waited for it."""
+    """A run was still waiting for it."""

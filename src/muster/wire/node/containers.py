@@ -1,4 +1,4 @@
-"""What the ranks of a job run in, where that is a container."""
+"""The container or the sandbox that the ranks of a job run in."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from muster.wire.node.recipes import Recipe
 
 @wire
 class Login:
-    """Credentials of a registry; they travel like secrets and lie only in private files."""
+    """Credentials of a registry; they are treated as secrets and written only to private files."""
 
     registry: str
     username: str
@@ -24,7 +24,7 @@ class Login:
 
 @wire
 class Build:
-    """An image that is built on the node from a folder which came with the job."""
+    """An image that is built on the node from a folder that came with the job."""
 
     snapshot: str
     dockerfile: str = "Dockerfile"
@@ -32,7 +32,7 @@ class Build:
 
     @property
     def tag(self) -> str:
-        """The name of the image: the same content has the same one."""
+        """The name of the image: the same content gets the same name."""
         text = json.dumps([self.snapshot, self.dockerfile, sorted(self.args.items())])
         return f"muster-build:{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
@@ -66,7 +66,7 @@ class Container(ImageSource):
 
     @property
     def reference(self) -> str:
-        """What the engine knows the image by, or the one that packages are put on."""
+        """The reference of the image, or of the base image that packages are installed on."""
         return self.image if self.build is None else self.made(self.build.tag)
 
     @property
@@ -80,9 +80,9 @@ class Container(ImageSource):
 
 @wire
 class Confinement:
-    """Whose ranks are confined to what their attempt has."""
+    """The identity of ranks that are confined to their attempt's own files."""
 
     person: str
-    """Whoever submitted the run; nobody else's ranks get the same account where the agent is root."""
+    """The submitter of the run; where the agent is root, ranks of other people get other accounts."""
     unix_user: str = ""
     """The person's own account on the node, where the agent is root."""

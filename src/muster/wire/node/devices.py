@@ -1,4 +1,4 @@
-"""What a node has that ranks reach each other with: gathered by its agent, read by the plan."""
+"""A node's network devices and GPUs: collected by its agent, used by the plan."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ class RdmaPort:
 
 @wire
 class Devices:
-    """A node, as far as its network and GPUs go."""
+    """The network devices and GPUs of a node."""
 
     interfaces: tuple[Interface, ...] = ()
     rdma: tuple[RdmaPort, ...] = ()
     uverbs: bool = False
-    """/dev/infiniband lets programs in."""
+    """Programs may open /dev/infiniband."""
     memlock_bytes: int | None = None
     """How much memory a rank may pin; None: any amount."""
     idle_adapters: tuple[str, ...] = ()
-    """InfiniBand adapters on the PCI bus that no driver has taken."""
+    """InfiniBand adapters on the PCI bus that no driver uses."""
     network_direct: bool = False
     """RDMA by Hyper-V's Network Direct, which only Intel MPI speaks (over DAPL)."""
     gpus: int = 0

@@ -25,7 +25,7 @@ class MountOrder:
     port: int = field(default=0, metadata=OMIT)
     export: str = field(default="", metadata=OMIT)
     folder: str = field(default="", metadata=OMIT)
-    """On this machine, where what is mounted lies here anyway."""
+    """The local folder, where the source is on this machine."""
     access: Access | None = field(default=None, metadata=OMIT)
     why: str = field(default="", metadata=OMIT)
     """Why it cannot be mounted now."""

@@ -1,4 +1,4 @@
-"""Blocks of data that nodes take from each other: what they tell the server, and what it tells them.
+"""Blocks of data that nodes fetch from each other: their reports to the server, and its answers.
 
 Sets of blocks travel as hexadecimal numbers: bit N stands for block N.
 """
@@ -12,11 +12,11 @@ from muster.wire.codec import OMIT
 from muster.wire.message import wire
 
 SharedKind = Literal["input", "code", "checkpoint", "environment"]
-"""What nodes take from each other: staged inputs, and what Muster itself brings to a gang."""
+"""What nodes fetch from each other: staged inputs, and a gang's code, checkpoints and environments."""
 
 
 def place_name(kind: SharedKind, name: str) -> str:
-    """What code (by its digest), a checkpoint (its number) or an environment (its key) is called between nodes."""
+    """The name between nodes of code (by its digest), a checkpoint (its number) or an environment (its key)."""
     return f"{kind}:{name}"
 
 
@@ -30,18 +30,18 @@ class PeerHello:
 
 @wire
 class PeerIdentity:
-    """What a node serves blocks with; made anew for every process that does."""
+    """The credentials with which a node serves blocks; new for every process that does."""
 
     certificate: str
-    """PEM text; whoever asks the node for a block is told to expect exactly this."""
+    """PEM text; nodes that request blocks expect exactly this certificate."""
     private_key: str = field(repr=False)
     grant_key: str = field(repr=False)
-    """In hexadecimal: signs the grants that open blocks of this node, and no other."""
+    """In hexadecimal: signs grants for blocks of this node, and of no other."""
 
 
 @wire
 class BlockHash:
-    """What a block must be."""
+    """The expected hash of a block."""
 
     block: int
     sha256: str
@@ -49,28 +49,28 @@ class BlockHash:
 
 @wire
 class BlocksReport:
-    """How far one input is on a node; `BlocksRequest` is the same with whose it is."""
+    """The progress of one input on a node; `BlocksRequest` adds whose it is."""
 
     content: str
-    """What the source held when it was listed: paths, sizes, versions and the size of blocks."""
+    """A hash of the source's listing: paths, sizes, versions and the block size."""
     count: int
-    """Of blocks."""
+    """How many blocks there are."""
     session: str = ""
-    """Of the server that gave the last answer; empty at first."""
+    """The session of the server's last answer; empty at first."""
     have: str = "0"
     claimed: str = "0"
-    """What it was given to read from the source and does not have yet."""
+    """Blocks that it was assigned to read from the source and does not have yet."""
     wants: int = 0
-    """How many blocks more it could read from the source now."""
+    """How many more blocks it could read from the source now."""
     hashes: tuple[BlockHash, ...] = field(default=(), metadata=OMIT)
-    """Of blocks that it read from the source."""
+    """Hashes of blocks that it read from the source."""
     hashes_seen: int = 0
     avoid: tuple[str, ...] = field(default=(), metadata=OMIT)
     """Nodes that it cannot reach, that are too slow, or that it does not trust."""
     liars: tuple[str, ...] = field(default=(), metadata=OMIT)
     """Nodes that served wrong bytes."""
     unreachable: bool = field(default=False, metadata=OMIT)
-    """There are peers, and it reaches none of them."""
+    """There are peers, and it can reach none of them."""
 
 
 @wire
@@ -80,7 +80,7 @@ class BlocksRequest:
     run: str
     attempt: int
     input: str
-    """Its name; that of code, a checkpoint or an environment where `kind` says so."""
+    """The name of the input, or of code, a checkpoint or an environment, depending on `kind`."""
     url: str
     """Where this node serves blocks; empty: it does not."""
     report: BlocksReport
@@ -100,12 +100,12 @@ class PeerOffer:
 
 @wire
 class BlocksAnswer:
-    """What others have, and what to read from the source."""
+    """Blocks that others have, and blocks to read from the source."""
 
     session: str
-    """Another one than before: the server was started anew, and knows nothing of what it was told."""
+    """A different value than before: the server was restarted, and has lost earlier reports."""
     source: str = "0"
-    """Blocks to read from the source, besides those claimed before."""
+    """Blocks to read from the source, in addition to those claimed before."""
     hashes: tuple[BlockHash, ...] = ()
     """New since `hashes_seen`."""
     hashes_seen: int = 0
@@ -113,6 +113,6 @@ class BlocksAnswer:
     again_s: float = 0.25
     """When to report again."""
     notices: tuple[str, ...] = field(default=(), metadata=OMIT)
-    """For those who follow the run; each is told once."""
+    """Notices for the followers of the run, each sent once."""
     unknown: bool = field(default=False, metadata=OMIT)
-    """The server has no certificate of this node: it has to say hello to others again."""
+    """The server has no certificate of this node: it must introduce itself again."""

@@ -1,4 +1,4 @@
-"""What a plan is: for every node and rank the command, environment and log name."""
+"""Plans: the command, environment and log name of every node and rank."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from muster.wire.message import wire
 
 @wire
 class Slot:
-    """One node as a plan sees it: where it is and what of it the gang holds."""
+    """One node for a plan: its address and the part of it that the gang holds."""
 
     name: str
     address: str = "127.0.0.1"
     cpus: int = 1
-    """Of the machine; slots that share a host share them."""
+    """CPUs of the machine; slots on the same host share them."""
     gpus: tuple[str, ...] = ()
     """Ids as CUDA_VISIBLE_DEVICES takes them."""
     ports: tuple[int, ...] = ()
@@ -37,12 +37,12 @@ class PortsWanted:
 
 @wire
 class Needs:
-    """What a node is checked for before ranks start there."""
+    """What is checked on a node before ranks start there."""
 
     modules: tuple[str, ...] = ()
-    """Looked for in the ranks' Python; their versions must be the same on every node."""
+    """Modules whose versions in the ranks' Python must be the same on every node."""
     required: tuple[str, ...] = ()
-    """Those without which the command is certain to fail."""
+    """Modules without which the command is certain to fail."""
     programs: tuple[str, ...] = ()
     """Launchers that the command begins with."""
     ranks: int = 1
@@ -51,7 +51,7 @@ class Needs:
     port: int | None = None
     """The MASTER_PORT that the user chose."""
     devices: bool = False
-    """The plan wants to know the node's network devices."""
+    """The plan needs the node's network devices."""
     shell: bool = False
     """The command runs under bash."""
 
@@ -67,7 +67,7 @@ class RankPlan:
     """A command list still holds `$NAME` when `expand` is set."""
     env: Mapping[str, str]
     log: str
-    """Below the run's files, such as `user_logs/std_log_process_0.txt`."""
+    """The path below the run's files, such as `user_logs/std_log_process_0.txt`."""
     role: str = "worker"
     expand: bool = False
     essential: bool = True
@@ -83,7 +83,7 @@ class MpiHost:
     name: str
     address: str
     port: int
-    """Where its keeper hears what mpirun wants there; 0 on the first node."""
+    """The port on which its keeper accepts mpirun's requests; 0 on the first node."""
     ranks: int
     shared: bool
     """Other nodes of the job are on the same machine."""
@@ -130,4 +130,4 @@ class PlanView(Plan):
     script: str | None = field(default=None, metadata=OMIT)
     """What an engine with a queue of its own would submit."""
     data: tuple[str, ...] = field(default=(), metadata=OMIT)
-    """Where the bytes of inputs will come from, a line each."""
+    """Where the bytes of each input will come from, one line each."""

@@ -1,4 +1,4 @@
-"""What an environment is made of."""
+"""Recipes of environments."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Recipe:
     """A Python with packages."""
 
     label: str = "environment"
-    """What people call it; it changes nothing in what is built."""
+    """Its name for people; it does not affect the build."""
     requirements: tuple[str, ...] = field(default=(), metadata=OMIT)
     python: str | None = field(default=None, metadata=OMIT)
     """A version such as `3.11` or `>=3.9`, or an interpreter's path; None: that of the job."""
@@ -26,11 +26,11 @@ class Recipe:
     conda: tuple[str, ...] = field(default=(), metadata=OMIT)
     """Packages that only conda has."""
     constraints: tuple[str, ...] = field(default=(), metadata=OMIT)
-    """Versions that an earlier build of it came to."""
+    """Versions that an earlier build resolved."""
     flavour: str = field(default="", metadata=OMIT)
-    """`cpu` or `gpu` where that makes a difference to how it is built."""
+    """`cpu` or `gpu` where that affects the build."""
     variables: Mapping[str, str] = field(default_factory=dict, metadata=OMIT)
-    """What a rank finds set in it, unless the job says otherwise."""
+    """Environment variables of ranks, unless the job sets them."""
 
     strict: bool = field(default=False, metadata=OMIT)
     """A version that does not exist for its Python fails the build; otherwise the nearest one is taken."""

@@ -1,4 +1,4 @@
-"""What agents ask of the server about the data, outputs and environment of their attempts."""
+"""Requests of agents about the data, outputs and environment of their attempts."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class FileReceived:
 
 @wire
 class FilesReceived:
-    """The answer to files that an agent sent together."""
+    """The answer to files that an agent sent in one call."""
 
     count: int
 
 
 def encode_files(files: Iterable[tuple[HashedFile, bytes]]) -> Iterator[bytes]:
-    """The body of `POST agents/NODE/files`: before the bytes of each file a line that says what it is."""
+    """The body of `POST agents/NODE/files`: a line with the header of each file before its bytes."""
     for file, content in files:
         yield json.dumps(to_json(file)).encode() + b"\n"
         yield content
@@ -46,32 +46,32 @@ def decode_files(body: BinaryIO) -> Iterator[tuple[HashedFile, bytes]]:
 
 @wire
 class GrantsRequest:
-    """The body of `POST agents/NODE/grants`: fresh accesses, and tokens for files that are about to be written."""
+    """The body of `POST agents/NODE/grants`: fresh credentials, and tokens for files that are about to be written."""
 
     run: str
     attempt: int
     paths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By output."""
+    """Paths by output."""
 
 
 @wire
 class FreshGrants:
-    """Fresh accesses of an attempt."""
+    """Fresh credentials of an attempt."""
 
     inputs: Mapping[str, Access]
     outputs: Mapping[str, Access]
     tokens: Mapping[str, Mapping[str, str]] = field(repr=False)
-    """By output and path."""
+    """Tokens by output and path."""
 
 
 @wire
 class HashesReport:
-    """The body of `POST agents/NODE/hashes`: what a first download found."""
+    """The body of `POST agents/NODE/hashes`: the hashes that a first download computed."""
 
     run: str
     attempt: int
     name: str
-    """The input's."""
+    """The name of the input."""
     files: tuple[HashedFile, ...]
 
 
@@ -98,12 +98,12 @@ class OutputNames:
 
     outcome: Literal["running", "succeeded", "failed"]
     names: Mapping[str, str | None]
-    """By path; None where another node brought the same content."""
+    """Names by path; None where another node uploaded the same content."""
 
 
 @wire
 class EnvironmentReport:
-    """The body of `POST agents/NODE/environment`; without an environment it only asks what was agreed."""
+    """The body of `POST agents/NODE/environment`; without an environment it only queries the agreed versions."""
 
     run: str
     attempt: int

@@ -1,4 +1,4 @@
-"""Tunnels, as agents hear of them."""
+"""Tunnel messages for agents."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from muster.wire.tunnels import TunnelTarget
 
 @wire
 class TunnelOrder:
-    """A person waits for this node: its agent is to dial `agents/NODE/tunnels/ID`, or to say why it does not."""
+    """A person waits for this node: its agent must dial `agents/NODE/tunnels/ID`, or refuse with a reason."""
 
     id: str
     run: str

@@ -1,1 +1,1 @@
-"""Notifications: what is sent when something happens to a run, to whom, and what became of it."""
+"""Notifications: what is sent when something happens to a run, to whom, and with which outcome."""

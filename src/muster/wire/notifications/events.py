@@ -1,4 +1,4 @@
-"""What happens to runs, in the words of job files and messages, and the message itself."""
+"""Events of runs as job files name them, and the notification itself."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from muster.wire.states import RunStatus
 from muster.wire.verdicts import Verdict
 
 Happening = Literal["starts", "completes", "fails", "cancels", "retries", "hangs", "nan", "test"]
-"""What a notification tells of."""
+"""The event that a notification is about."""
 STARTS: Final = "starts"
 COMPLETES: Final = "completes"
 FAILS: Final = "fails"
@@ -24,21 +24,21 @@ ENDS: Final = "ends"
 """Completes, fails or is cancelled."""
 
 CHOICES: tuple[str, ...] = (ENDS, *(word for word in get_args(Happening) if word != TEST))
-"""What `when` takes."""
+"""The allowed values of `when`."""
 USUAL: tuple[str, ...] = (ENDS, HANGS, NAN)
 QUIET_S = 900.0
-"""How long a run prints and logs nothing before it counts as hanging."""
+"""How long a run must be silent to count as hanging."""
 LEAST_QUIET_S = 10.0
 MOST_QUIET_S = 30 * 86_400.0
 
 
 def unknown(words: Iterable[str]) -> str | None:
-    """The first word that is none of `CHOICES`."""
+    """The first word that is not in `CHOICES`."""
     return next((word for word in words if word not in CHOICES), None)
 
 
 def wants(words: Iterable[str], happening: str) -> bool:
-    """Whether somebody who asked for `words` is told of it."""
+    """Whether a subscription to `words` covers the event."""
     return happening in words or (ENDS in words and happening in (COMPLETES, FAILS, CANCELS))
 
 
@@ -60,7 +60,7 @@ class NotifiedRun:
 
 @wire
 class Notification:
-    """The body that a webhook gets. The same `id` again is the same notification, sent once more."""
+    """The body that a webhook gets. The same `id` again is the same notification, sent again."""
 
     id: str
     event: Happening
@@ -69,7 +69,7 @@ class Notification:
     title: str
     """One line for people."""
     text: str
-    """What else is to say; may be empty."""
+    """Details; may be empty."""
     workspace: str
     run: NotifiedRun | None
     """None: a test."""

@@ -1,4 +1,4 @@
-"""Who is told: receivers by name, those who watch one run, and what became of what was sent to them."""
+"""Receivers by name, watches of one run, and the outcome of deliveries."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from muster.wire.message import check_name, check_range, wire
 from muster.wire.notifications.events import CHOICES, LEAST_QUIET_S, MOST_QUIET_S, QUIET_S, USUAL, Happening, unknown
 
 Runs = Literal["mine", "all", "named"]
-"""Of which runs a receiver hears: its owner's, everybody's, or those whose job names it."""
+"""The runs that a receiver is notified about: its owner's, everybody's, or those whose job names it."""
 Kind = Literal["webhook", "slack", "teams", "ntfy", "mail"]
 
 _ADDRESS_LENGTH = 2000
@@ -67,19 +67,19 @@ class DeliveryView:
     taken_at: float | None = None
     given_up: bool = False
     due_at: float | None = None
-    """When it is tried next; None: it was taken or given up."""
+    """When it is tried next; None: it was delivered or given up."""
     answer: str = ""
-    """What came of the last try."""
+    """The outcome of the last try."""
 
 
 @wire
 class ReceiverView:
-    """Where notifications go. Addresses that are secrets are shown without what makes them one."""
+    """Where notifications go. Secret addresses are shown without their secret part."""
 
     name: str | None
     """None: an address that one run names."""
     run: str | None
-    """The one run that it is told of; None: a receiver of the workspace."""
+    """The one run that it is notified about; None: a receiver of the workspace."""
     kind: Kind
     address: str
     when: tuple[str, ...]
@@ -88,21 +88,21 @@ class ReceiverView:
     owner: str | None
     created_at: float
     waiting: int = 0
-    """Notifications that were not taken yet."""
+    """How many notifications were not delivered yet."""
     last: DeliveryView | None = field(default=None, metadata=OMIT)
     """The newest."""
 
 
 @wire
 class AddedReceiver(ReceiverView):
-    """A receiver that was just made, with what its messages are signed with: shown this once."""
+    """A receiver that was just created, with the secret that signs its messages: shown only now."""
 
     secret: str | None = field(default=None, metadata=OMIT, repr=False)
 
 
 @wire
 class TestedReceiver:
-    """What a receiver said to a test."""
+    """A receiver's answer to a test."""
 
     taken: bool
     answer: str

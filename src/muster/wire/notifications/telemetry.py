@@ -1,4 +1,4 @@
-"""What the server asks of the process that exports telemetry, and what it hears from it."""
+"""Messages between the server and the process that exports telemetry."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from muster.wire.message import wire
 
 @wire
 class TelemetryOrder:
-    """Said once, at the start of the process."""
+    """Sent once, at the start of the process."""
 
     server: str
-    """Where the process reaches the server, as a client like others."""
+    """The server's address for the process, a client like others."""
     workspace: str
     position: str
-    """The file in which it keeps how far it is."""
+    """The file in which it stores its position."""
     endpoint: str
-    """Of the collector: `/v1/traces`, `/v1/metrics` and `/v1/logs` are below it."""
+    """The collector's address: `/v1/traces`, `/v1/metrics` and `/v1/logs` are below it."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     token: str = field(default="", repr=False, metadata=OMIT)
 
@@ -33,10 +33,10 @@ class TelemetryLook:
 
 @wire
 class TelemetryReport:
-    """What came of a look."""
+    """The outcome of a look."""
 
     is_behind: bool
-    """The collector has not taken everything."""
+    """The collector has not accepted everything yet."""
     trouble: str = ""
     refused: int = 0
-    """Items that the collector will never take, since the process started."""
+    """How many items the collector rejected for good since the process started."""

@@ -1,1 +1,1 @@
-"""What browsers exchange with the server beyond what every client does."""
+"""Messages between browsers and the server, beyond those of every client."""

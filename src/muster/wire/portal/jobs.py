@@ -1,4 +1,4 @@
-"""Job files as text, for clients that do not read them themselves."""
+"""Job files as text, for clients that do not parse them themselves."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ class JobText:
 
     text: str
     source: str = "job.yml"
-    """What errors call it."""
+    """Its name in errors."""
 
 
 @wire
 class JobRead:
-    """A job file that was read and checked."""
+    """A job file that was parsed and validated."""
 
     spec: Mapping[str, Json]
     """The job document, for `POST plan` and `POST runs`."""
     notices: tuple[str, ...]
     code: str | None
-    """The folder of code that it names, which only a client that has it can send."""
+    """The code folder that it names, which only a client that has it can upload."""

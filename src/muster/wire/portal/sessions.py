@@ -8,12 +8,12 @@ from muster.wire.message import wire
 from muster.wire.people import Role
 
 CSRF_HEADER = "Muster-Csrf"
-"""Sent with every request of a session that changes something; other sites cannot know its value."""
+"""Header of every request of a session that changes something; other sites cannot know its value."""
 
 
 @wire
 class SignInLink:
-    """The answer to `POST sign-in-links`: a secret that opens one session, once and soon."""
+    """The answer to `POST sign-in-links`: a short-lived secret that opens one session."""
 
     link: str = field(repr=False)
     expires_at: float
