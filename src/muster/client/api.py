@@ -35,7 +35,7 @@ _ROTATION_S = 86_400.0
 
 
 class Client(Runs, Clusters, People, Tunnels, Notifications):
-    """Speaks to one server; may be shared between threads.
+    """Talks to one server; may be shared between threads.
 
     `reconnect` finds the server again (and starts an embedded one) when it does not answer.
     """
@@ -67,11 +67,11 @@ class Client(Runs, Clusters, People, Tunnels, Notifications):
         return self.calls.read(EncryptionView, "GET", "/encryption")
 
     def rotate_key(self, key: NewKey) -> RotatedKey:
-        """Have every stored file opened by the new key."""
+        """Re-wrap the keys of all stored files with the new key."""
         return self.calls.read(RotatedKey, "POST", "/encryption/rotate", message=key, timeout_s=_ROTATION_S)
 
     def rotate_secrets(self) -> SecretsResealed:
-        """Have secrets and credentials sealed with a fresh key."""
+        """Reseal secrets and credentials with a fresh key."""
         return self.calls.read(SecretsResealed, "POST", "/encryption/rotate-secrets", timeout_s=_ROTATION_S)
 
     def shutdown(self, force: bool = False) -> None:
@@ -88,11 +88,11 @@ class Client(Runs, Clusters, People, Tunnels, Notifications):
     # Secrets
 
     def secrets(self) -> list[SecretView]:
-        """Names and dates; no call gives a value back."""
+        """Names and dates; no call returns a value."""
         return list(self.calls.each(SecretView, "/secrets"))
 
     def set_secret(self, name: str, value: str, shared: bool | None = None) -> None:
-        """Set a secret; with `shared` jobs of everybody may use it, not only one's own."""
+        """Set a secret; with `shared` everybody's jobs may use it."""
         self.calls.send("PUT", f"/secrets/{name}", message=NewSecret(value, shared))
 
     def remove_secret(self, name: str) -> None:
@@ -110,7 +110,7 @@ class Client(Runs, Clusters, People, Tunnels, Notifications):
         return self.calls.read(EnvironmentView, "GET", path, query={"version": version})
 
     def register_environment(self, name: str, spec: Mapping[str, Json]) -> EnvironmentView:
-        """Keep the next version of an environment."""
+        """Register the next version of an environment."""
         return self.calls.read(EnvironmentView, "POST", "/environments", message=NewEnvironment(name, spec))
 
     # Models

@@ -1,4 +1,4 @@
-"""Requests to one server. One that may be repeated without harm is repeated when the server went away."""
+"""Requests to one server. Idempotent ones are retried when the server went away."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from muster.wire.codec import Json, WireError, from_json, to_json
 API = "/api/v1"
 PIECE_BYTES = 1 << 20
 PAGE = 1000
-"""How many items of a list are asked for at once."""
+"""How many items of a list one request fetches."""
 LONG_S = 600.0
 """The timeout of a call that moves much data."""
 RETRY_PAUSES_S = (0.0, 0.2, 1.0)
@@ -33,7 +33,7 @@ Query = Mapping[str, str | int | float | Sequence[str] | None]
 
 
 def unwatched(_size: int) -> None:
-    """Progress that nobody follows."""
+    """A progress callback that does nothing."""
 
 
 class _Plain(TypedDict, total=False):
@@ -44,14 +44,14 @@ class _Plain(TypedDict, total=False):
 
 
 class Request(_Plain, total=False):
-    """What goes with a request."""
+    """Body and options of a request."""
 
     message: object
     again: bool
 
 
 class Calls:
-    """Speaks to one server; may be shared between threads.
+    """Talks to one server; may be shared between threads.
 
     `reconnect` finds the server again (and starts an embedded one) when it does not answer.
     """
@@ -71,12 +71,12 @@ class Calls:
     def each(
         self, kind: type[T], path: str, query: Query | None = None, most: int | None = None, page: int = PAGE
     ) -> Iterator[T]:
-        """The items of a list, page by page: as many as are asked for, all of them without a number."""
+        """The items of a list, page by page: at most `most`, or all of them."""
         cursor: str | None = None
         left = most
         while left is None or left > 0:
-            asked = {**(query or {}), "limit": page if left is None else min(left, page), "cursor": cursor}
-            found = self.read(list[kind], "GET", path, query=asked)  # type: ignore[valid-type]
+            page_query = {**(query or {}), "limit": page if left is None else min(left, page), "cursor": cursor}
+            found = self.read(list[kind], "GET", path, query=page_query)  # type: ignore[valid-type]
             yield from found
             cursor = self._connections.to(self.address).next_page
             if cursor is None:
@@ -91,7 +91,7 @@ class Calls:
     def send(
         self, method: str, path: str, *, message: object = None, again: bool = True, **request: Unpack[_Plain]
     ) -> Json:
-        """A request whose answer does not matter, or is read by `read`; with `again` it may reach the server twice."""
+        """Send a request and return its JSON; with `again` it may reach the server twice."""
         json_body = None if message is None else to_json(message)
         for attempt, pause_s in enumerate(RETRY_PAUSES_S, 1):
             time.sleep(pause_s)
@@ -105,7 +105,7 @@ class Calls:
                     raise _unavailable(error) from error
                 self.find_again()
             except BaseException:
-                # Ctrl-C in the middle of an answer: its rest must not be taken for the next one's.
+                # Ctrl-C in the middle of a response: its rest must not be taken for the next one.
                 connection.close()
                 raise
         raise AssertionError("unreachable")
@@ -127,7 +127,7 @@ class Calls:
     def open(
         self, path: str, headers: Mapping[str, str], query: Query | None = None
     ) -> Iterator[http.client.HTTPResponse]:
-        """The answer while it arrives, on a connection of its own."""
+        """The response while it arrives, on a connection of its own."""
         with (
             closing(ServerConnection(self.address)) as connection,
             connection.stream("GET", API + path, headers=headers, query=query) as response,
@@ -135,7 +135,7 @@ class Calls:
             yield response
 
     def whole(self, path: str, query: Query) -> bytes:
-        """A whole answer that is no JSON."""
+        """A whole response that is not JSON."""
         for attempt, pause_s in enumerate(RETRY_PAUSES_S, 1):
             time.sleep(pause_s)
             try:
@@ -148,7 +148,7 @@ class Calls:
         raise AssertionError("unreachable")
 
     def download(self, path: str, target: Path, progress: Progress = unwatched, sha256: str | None = None) -> None:
-        """A file of the server to `target`, whole or not at all; verified where its hash is known."""
+        """Download a file to `target` atomically; verified where its hash is known."""
         target.parent.mkdir(parents=True, exist_ok=True)
         with replacing(target, mode=0o644) as out:
             found = self._fetch(path, out, progress, sha256 is not None)
@@ -159,7 +159,7 @@ class Calls:
                 )
 
     def _fetch(self, path: str, out: IO[bytes], progress: Progress, is_hashed: bool) -> str:
-        """Write a whole file and return its hash if wanted; goes on where a broken connection stopped."""
+        """Write a whole file and return its hash if wanted; resumes after a broken connection."""
         digest = hashlib.sha256()
         for attempt, pause_s in enumerate(RETRY_PAUSES_S, 1):
             time.sleep(pause_s)
@@ -179,7 +179,7 @@ class Calls:
         raise AssertionError("unreachable")
 
     def find_again(self) -> None:
-        """Look where the server is now."""
+        """Find the server again."""
         if self._reconnect is not None:
             self.address = self._reconnect()
 
@@ -196,7 +196,7 @@ class Group:
 
 
 class _HeldConnection(ServerConnection):
-    """Kept open between calls; nobody who uses the SDK should have to close it."""
+    """Kept open between calls; users of the SDK need not close it."""
 
     def __del__(self) -> None:
         self.close()
@@ -204,7 +204,7 @@ class _HeldConnection(ServerConnection):
 
 @contextmanager
 def checking() -> Iterator[None]:
-    """Refuse here, as the server would, a message whose fields are out of range."""
+    """Raise the server's error for a message whose fields are out of range."""
     try:
         yield
     except ValueError as error:

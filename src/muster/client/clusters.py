@@ -20,7 +20,7 @@ class Clusters(Group):
         return self.calls.read(wire.ClusterView, "GET", _cluster(name))
 
     def cluster_use(self, name: str, hours: float = 24.0, points: int = 96) -> wire.ClusterUse:
-        """How much of a cluster was in use, as averages over equal stretches of the last hours."""
+        """How much of a cluster was in use, as averages over equal intervals of the last hours."""
         return self.calls.read(
             wire.ClusterUse, "GET", f"{_cluster(name)}/use", query={"hours": hours, "points": points}
         )
@@ -44,7 +44,7 @@ class Clusters(Group):
         return self.calls.read(wire.ChangedCluster, "PATCH", _cluster(name), message=changes)
 
     def check_cluster(self, name: str) -> wire.ClusterCheck:
-        """What the server can say of the way to a cluster."""
+        """What the server can check on the way to a cluster."""
         return self.calls.read(wire.ClusterCheck, "POST", _cluster(name) + "/check")
 
     def delete_cluster(self, name: str, mode: wire.DeleteMode = "refuse") -> None:

@@ -37,7 +37,7 @@ def connect(ref: WorkspaceRef | None = None, start: bool = True) -> Client:
 
 
 def connect_to_read() -> Client:
-    """A client for a command that only reads: it makes no workspace, and starts no server where nothing is kept."""
+    """A client for a command that only reads: it creates no workspace, and starts no server for an unused one."""
     root = locate()
     if is_home(root) and not has_kept_anything(root) and not os.environ.get("MUSTER_SERVER"):
         raise NothingKept(
@@ -64,14 +64,14 @@ def _team_address(server: ServerRef) -> Address:
 
 
 def refuse_stranger(address: Address) -> None:
-    """Only a server that answers, in a version that this client speaks, is used."""
+    """Refuse a server that does not answer, or not in a version that this client supports."""
     verdict = compatibility(_version_of(address))
     if verdict.action != "use" and verdict.message:
         raise ProtocolMismatch(verdict.message, verdict.hint)
 
 
 def refuse_plain(address: Address) -> None:
-    """Send no token through a network where everybody can read it, unless that is asked for."""
+    """Refuse to send a token unencrypted through a network, unless the user allows it."""
     parts = urlsplit(address.url)
     host = parts.hostname or ""
     if parts.scheme != "http" or not address.token or is_loopback(host) or os.environ.get("MUSTER_PLAIN_HTTP") == "1":
@@ -83,20 +83,20 @@ def refuse_plain(address: Address) -> None:
 
 
 def public_url(client: Client) -> str | None:
-    """Where others reach the server of a client; None where it serves only this machine."""
+    """The URL at which others reach the server of a client; None where it serves only this machine."""
     if not client.address.url.startswith("unix:"):
         return client.address.url.rstrip("/")
     return announced_url(find_workspace().paths)
 
 
 def announced_url(paths: WorkspacePaths) -> str | None:
-    """Where others reach a workspace's own server, as it says."""
+    """The URL at which others reach a workspace's own server, as it announces."""
     found = announced(paths)
     return reachable(found.url) if found is not None and found.url else None
 
 
 _TRIES = 2
-"""A server that has just started may be told to end, or answer late on a crowded machine."""
+"""A server that has just started may be ended by others, or answer late on a busy machine."""
 
 
 def _embedded_address(paths: WorkspacePaths, start: bool) -> Address:
@@ -110,14 +110,14 @@ def _embedded_address(paths: WorkspacePaths, start: bool) -> Address:
     paths.server_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     with server_process.meanwhile(f"starting the server of {paths.root.parent}"), start_lock(paths):
         for remaining in reversed(range(_TRIES)):
-            # One that is on its way out holds the workspace until its agents have left; others may be on their way in.
+            # A server that is shutting down holds the workspace until its agents have left; others may be starting.
             wait_until_gone(paths, lambda: _running(paths) is not None)
             found = _running(paths)
             if found is None:
                 try:
                     start_server(paths)
                 except ServerUnavailable:
-                    # `muster up` was a moment faster, and is waited for.
+                    # `muster up` was a moment faster: wait for it.
                     if remaining and has_server(paths):
                         continue
                     raise
@@ -132,7 +132,7 @@ def _embedded_address(paths: WorkspacePaths, start: bool) -> Address:
 
 
 def _running(paths: WorkspacePaths) -> Address | None:
-    """The address of the living server that this client can use; an older idle one is ended first."""
+    """The address of the running server that this client can use; an older idle one is ended first."""
     info = announced(paths)
     if info is None:
         return None
@@ -168,7 +168,7 @@ class Compatibility:
 
 @dataclass(frozen=True)
 class ServerVersion:
-    """What counts of a server's health, which an older or newer server may write in other words."""
+    """The part of a server's health that any version reports."""
 
     version: str
     protocol: int
@@ -176,7 +176,7 @@ class ServerVersion:
 
 
 def compatibility(server: ServerVersion, version: str = VERSION, protocol: int = PROTOCOL_VERSION) -> Compatibility:
-    """Decide from the server's health: its protocol must be ours, and an older idle server makes way."""
+    """Decide from the server's health: it must speak our protocol, and an older idle server is replaced."""
     theirs, their_protocol, active = server.version, server.protocol, server.active_runs
     sides = f"the server is Muster {theirs} (protocol {their_protocol}), this client {version} (protocol {protocol})"
     if their_protocol > protocol:
@@ -204,13 +204,13 @@ def _version_of(address: Address) -> ServerVersion:
 
 
 def living_agents(paths: WorkspacePaths) -> list[str]:
-    """Nodes of this machine whose agents are there, with or without a server."""
+    """Nodes of this machine whose agents are running, with or without a server."""
     folders = sorted(paths.nodes.iterdir()) if paths.nodes.is_dir() else []
     return [folder.name for folder in folders if NodePaths(folder).lock.exists() and NodePaths(folder).agent_lives()]
 
 
 def announced(paths: WorkspacePaths) -> Announcement | None:
-    """What the last server said of itself; it may be gone."""
+    """The last server's announcement; it may be gone."""
     try:
         return from_file(Announcement, json.loads(paths.server_info.read_bytes()))
     except (FileNotFoundError, ValueError):

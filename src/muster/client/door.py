@@ -1,6 +1,6 @@
-"""A door on this machine's loopback to a server that listens on a socket or with a certificate of its own.
+"""A loopback port that leads to a server which listens on a socket or with a self-signed certificate.
 
-Tools that speak plain HTTP come in by it; each must show a token, as anybody else.
+Tools that support only plain HTTP can use it; each must send a token, like any client.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CONNECT_S = 10.0
 
 
 class Door:
-    """Passes bytes on between a port of the loopback and the server."""
+    """Relays bytes between a loopback port and the server."""
 
     def __init__(self, calls: Calls, port: int = 0) -> None:
         self._calls = calls
@@ -39,33 +39,33 @@ class Door:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._closed.set()
-        # Closing alone would not wake the thread that waits in accept.
+        # Closing alone would not wake the thread that blocks in accept.
         with contextlib.suppress(OSError):
             self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()
 
     def wait(self) -> None:
-        """Stay open until somebody interrupts."""
+        """Stay open until interrupted."""
         while not self._closed.wait(3600.0):
             pass
 
     def _serve(self) -> None:
         while not self._closed.is_set():
             try:
-                came, _ = self._listening.accept()
+                accepted, _ = self._listening.accept()
             except OSError:
                 return
-            threading.Thread(target=self._pass_on, args=(came,), daemon=True).start()
+            threading.Thread(target=self._forward, args=(accepted,), daemon=True).start()
 
-    def _pass_on(self, came: socket.socket) -> None:
-        with contextlib.suppress(OSError, ServerUnavailable), came, self._reach() as server:
-            _relay(came, server)
+    def _forward(self, accepted: socket.socket) -> None:
+        with contextlib.suppress(OSError, ServerUnavailable), accepted, self._connect() as server:
+            _relay(accepted, server)
 
-    def _reach(self) -> socket.socket:
+    def _connect(self) -> socket.socket:
         try:
             return _raw(self._calls.address)
         except OSError:
-            # An idle server has ended; the next one listens elsewhere.
+            # An idle server ends; the next one listens at another address.
             self._calls.find_again()
             return _raw(self._calls.address)
 
@@ -79,7 +79,7 @@ def _raw(address: Address) -> socket.socket:
 
 
 def _relay(one: socket.socket, other: socket.socket) -> None:
-    """Bytes both ways until either side has had enough."""
+    """Relay bytes both ways until either side closes."""
     with selectors.DefaultSelector() as selector:
         selector.register(one, selectors.EVENT_READ, other)
         selector.register(other, selectors.EVENT_READ, one)
@@ -91,6 +91,6 @@ def _relay(one: socket.socket, other: socket.socket) -> None:
                 if not data:
                     return
                 key.data.sendall(data)
-                # A TLS connection may hold more than its descriptor shows.
+                # A TLS connection may have buffered data that its descriptor does not show.
                 while (pending := getattr(source, "pending", None)) is not None and pending():
                     key.data.sendall(source.recv(_PIECE))

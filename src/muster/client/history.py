@@ -25,7 +25,7 @@ class MetricRecord(NamedTuple):
 
 
 def records(series: Iterable[MetricSeries], rank: int | None = None, attempt: int | None = None) -> list[MetricRecord]:
-    """Points in the order in which they came, of all ranks and attempts or of one."""
+    """Points in order of arrival, of all ranks and attempts or of one."""
     found = [
         (order, MetricRecord(one.name, step, at, one.rank, one.attempt, _number(value, one.type)))
         for one in series
@@ -36,5 +36,5 @@ def records(series: Iterable[MetricSeries], rank: int | None = None, attempt: in
 
 
 def _number(value: Json, kind: str) -> Json:
-    """A number that JSON lacks as what it is."""
+    """The value as a number, also where JSON lacks it."""
     return _NUMBERS.get(value, value) if kind == "scalar" and isinstance(value, str) else value

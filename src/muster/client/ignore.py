@@ -1,4 +1,4 @@
-"""Which files of a code folder stay behind: `.musterignore`, else `.amlignore`, else `.gitignore` and nested ones."""
+"""Which files of a code folder are not sent: `.musterignore`, else `.amlignore`, else `.gitignore` and nested ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WHOLE_FOLDER = (".musterignore", ".amlignore")
 
 
 class IgnoreRules:
-    """Rules as they are met on the way down a folder."""
+    """Ignore rules, collected on the way down a folder."""
 
     def __init__(self, root: Path, use_files: bool = True) -> None:
         self._use_files = use_files
@@ -38,7 +38,7 @@ class IgnoreRules:
                 raise JobError(f"the ignore file {file} cannot be used: {error}") from error
 
     def ignores(self, name: str, is_folder: bool) -> bool:
-        """Whether a path stays behind; the rules nearest to it decide."""
+        """Whether a path is ignored; the rules nearest to it decide."""
         if name.rsplit("/", 1)[-1] in ALWAYS:
             return True
         path = name + "/" if is_folder else name

@@ -1,4 +1,4 @@
-"""Which modules a job's code imports, as far as its text says; nothing is run."""
+"""Which modules a job's code imports, by its text; no code is run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from muster.environments.venvs.recipe import package_names
 
 _SCANNED_FILES, _SCANNED_BYTES = 500, 1 << 20
 _IMPORT = re.compile(rb"^[ \t]*(?:import|from)[ \t]+([A-Za-z_]\w*)", re.MULTILINE)
-# Where the module is not called like its package.
+# Modules whose package has another name.
 _MODULES = {
     "mlflow-skinny": "mlflow",
     "scikit-learn": "sklearn",
@@ -23,14 +23,14 @@ _MODULES = {
 
 
 def imported_modules(code: Path) -> frozenset[str]:
-    """The modules that Python files of the code import, by their first names; looked for in the first few hundred."""
+    """The top-level modules that the code's Python files import, from the first few hundred files."""
     files = [code] if code.is_file() else itertools.islice(sorted(code.rglob("*.py")), _SCANNED_FILES)
     return frozenset(name.decode() for file in files for name in _IMPORT.findall(_content(file)))
 
 
 def lacking(name: str, code: Path) -> list[str]:
-    """Modules that the code imports and the curated environment of this name brings, where this Python, which could
-    stand in for it otherwise, lacks them."""
+    """Modules that the code imports and this curated environment provides, and that this Python lacks, so that it
+    cannot stand in for the environment."""
     meaning = names.meaning(name, is_mpi=False)
     if meaning is None or meaning.curated is None:
         return []

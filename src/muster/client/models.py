@@ -1,4 +1,4 @@
-"""Calls about models; their files to and from here."""
+"""Calls about models; upload and download of their files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Models(Group):
         ]
 
     def details(self, reference: str) -> ModelDetails:
-        """One version with its files and where it comes from, by any reference to a registered model."""
+        """One version with its files and lineage, by any reference to a registered model."""
         wanted = registered(reference)
         query: Query = {"version": wanted.version, "alias": wanted.alias, "stage": wanted.stage}
         path = f"/models/{segment(wanted.name, 'model')}/details"
@@ -45,7 +45,7 @@ class Models(Group):
         return self.calls.read(ModelView, "POST", "/models", message=model, again=False, timeout_s=LONG_S)
 
     def upload(self, source: Path, model: NewModel, progress: Progress = unwatched) -> ModelView:
-        """A local file or folder as the next version of a model, in a folder of its own in the workspace."""
+        """Register a local file or folder as the next version of a model, in a folder of its own in the workspace."""
         if not source.exists():
             raise NotFound(f"there is no file or folder {source} to register as {model.name!r}", "Correct the path.")
         folder = f"models/{model.name}/{os.urandom(6).hex()}"
@@ -60,29 +60,29 @@ class Models(Group):
         return self.calls.read(ModelView, "PATCH", _version(model), message=changes)
 
     def delete(self, name: str, version: int | None = None) -> None:
-        """Forget one version, or all of them."""
+        """Delete one version, or all of them."""
         path = f"/models/{segment(name, 'model')}"
         self.calls.send("DELETE", path if version is None else f"{path}/versions/{version}")
 
     def download(
         self, details: ModelDetails, target: Path, progress: Progress = unwatched, overwrite: bool = False
     ) -> Path:
-        """The model's file or folder below `target`, every file verified; returns where it lies."""
+        """Download the model's file or folder below `target`, every file verified; returns its path."""
         model, files = details.model, details.files
         if not files:
             raise NotFound(f"the model {model.name}:{model.version} has no files here", f"It came from {model.path}.")
         one = files[0].path == ""
         address = parse_address(model.address).path if model.address else model.path
-        place = target / (address.rstrip("/").rpartition("/")[2] if one else _folder_name(model))
-        if place.exists() and not overwrite:
-            raise Conflict(f"{place} exists already", "Choose another folder, or allow to overwrite it.")
+        target_path = target / (address.rstrip("/").rpartition("/")[2] if one else _folder_name(model))
+        if target_path.exists() and not overwrite:
+            raise Conflict(f"{target_path} exists already", "Choose another folder, or allow to overwrite it.")
         for entry in files:
             if entry.path and not is_safe_path(entry.path):
                 raise JobError(f"the file {entry.path!r} would be written outside {target}", "Nothing was downloaded.")
         for entry in files:
             route = f"{_version(model)}/files/{entry.path}".rstrip("/")
-            self.calls.download(route, place / entry.path if entry.path else place, progress, entry.sha256)
-        return place
+            self.calls.download(route, target_path / entry.path if entry.path else target_path, progress, entry.sha256)
+        return target_path
 
 
 def registered(reference: str) -> ModelReference:
@@ -110,7 +110,7 @@ def new_model(
     properties: Mapping[str, Json] | None = None,
     address: str | None = None,
 ) -> NewModel:
-    """A model to be registered, checked."""
+    """A model to register, validated."""
     with checking():
         return NewModel(
             name, path, run_id, description, tags or {}, properties or {}, kind, address=address, version=version

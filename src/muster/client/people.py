@@ -28,15 +28,15 @@ class People(Group):
     """People of the workspace."""
 
     def myself(self) -> Myself:
-        """Whom the server takes this client for."""
+        """Who this client is to the server."""
         return self.calls.read(Myself, "GET", "/me")
 
     def sign_in_link(self) -> SignInLink:
-        """A secret that signs a browser in, once; and where the portal is."""
+        """A secret that signs a browser in once, and the portal's URL."""
         return self.calls.read(SignInLink, "POST", "/sign-in-links", again=False)
 
     def portal_url(self) -> str:
-        """Where a browser reaches the server."""
+        """The URL at which a browser reaches the server."""
         url = self.calls.address.url
         return url if url.startswith("http") else self.sign_in_link().url
 
@@ -60,7 +60,7 @@ class People(Group):
         self.calls.send("DELETE", f"/people/{segment(name, 'person')}", again=False)
 
     def invite(self, name: str, lifetime_s: float) -> Invitation:
-        """A secret that somebody exchanges once for a token; earlier ones end."""
+        """Create an invitation, which can be exchanged once for a token; earlier ones end."""
         with checking():
             asked = NewInvite(lifetime_s)
         path = f"/people/{segment(name, 'person')}/invite"
@@ -71,11 +71,11 @@ class People(Group):
         return self.calls.read(IssuedToken, "POST", "/join", message=Join(invite, label), again=False)
 
     def sso(self) -> SsoView:
-        """Where people of the workspace sign on."""
+        """The sign-on service of the workspace."""
         return self.calls.read(SsoView, "GET", "/sso")
 
     def sign_on(self, id_token: str, label: str = "") -> IssuedToken:
-        """Exchange what the sign-on service says for a token."""
+        """Exchange an ID token of the sign-on service for a token."""
         return self.calls.read(IssuedToken, "POST", "/sso", message=SsoLogin(id_token, label), again=False)
 
     def tokens(self, everybody: bool = False) -> list[TokenView]:
@@ -90,7 +90,7 @@ class People(Group):
         return self.calls.read(IssuedToken, "POST", "/tokens", message=asked, again=False)
 
     def rotate_token(self, token_id: str) -> IssuedToken:
-        """Another token in the place of one, which ends at once."""
+        """Replace a token, which ends at once, by a new one."""
         path = f"/tokens/{segment(token_id, 'token')}/rotate"
         return self.calls.read(IssuedToken, "POST", path, again=False)
 

@@ -1,4 +1,4 @@
-"""Gathers where a run came from, after the server has taken it: no start waits for it."""
+"""Collects a run's provenance after its submission, so that no start waits for it."""
 
 from __future__ import annotations
 
@@ -34,32 +34,32 @@ _SECRET = re.compile(r"(?i)(?:token|password|passwd|secret|api[_-]?key|credentia
 
 
 FILE = "muster/provenance.json"
-"""The name by which it is kept among a run's files."""
+"""Its name among a run's files."""
 DIFFERENCE = "muster/uncommitted.diff"
-"""What the code had beyond its commit, as `git apply` takes it."""
+"""Uncommitted changes of the code, as a patch for `git apply`."""
 
 
 @wire
 class GitState:
-    """The repository that a job's code lies in."""
+    """The git repository of a job's code."""
 
     commit: str
     branch: str | None = None
     """None: no branch was checked out."""
     remote: str | None = None
     dirty: bool = False
-    """There was more than the commit: the file `muster/uncommitted.diff` has it."""
+    """There were uncommitted changes: the file `muster/uncommitted.diff` has them."""
     untracked: int = field(default=0, metadata=OMIT)
-    """How many files git does not know of."""
+    """How many files git does not track."""
 
 
 @wire
 class Provenance:
-    """What was there when a run was submitted."""
+    """The state of the machine and the code when a run was submitted."""
 
     at: float
     command_line: tuple[str, ...]
-    """What was typed, or the script that submitted."""
+    """The command line, or the script that submitted."""
     host: str
     user: str
     folder: str
@@ -76,9 +76,9 @@ class Provenance:
 
 
 def record(client: Client, runs: Sequence[str], folder: Path, command_line: Sequence[str]) -> threading.Thread:
-    """Gather it once, and send it for each run, beside everything else.
+    """Collect it once in the background, and send it for each run.
 
-    The thread keeps the interpreter until it is done.
+    The thread keeps the interpreter alive until it is done.
     """
     worker = threading.Thread(target=_record, args=(client, runs, folder, tuple(command_line)), name="provenance")
     worker.start()
@@ -86,7 +86,7 @@ def record(client: Client, runs: Sequence[str], folder: Path, command_line: Sequ
 
 
 def read(client: Client, run_id: str, files: Sequence[str]) -> Provenance | None:
-    """What is kept of a run; None for one that has none."""
+    """The provenance of a run; None where there is none."""
     if FILE not in files:
         return None
     try:
@@ -103,12 +103,12 @@ def _record(client: Client, runs: Sequence[str], folder: Path, command_line: tup
             if difference:
                 client.upload(run_id, DIFFERENCE, difference)
     except Exception as error:
-        # A run is worth more than its record.
+        # A failure here must not affect the run.
         log.debug("no provenance of %s: %s", ", ".join(runs), error)
 
 
 def gather(folder: Path, command_line: tuple[str, ...]) -> tuple[Provenance, bytes]:
-    """What is there now, and what the code has beyond its commit."""
+    """The current provenance, and the uncommitted changes of the code."""
     git, difference = git_state(folder)
     found = Provenance(
         at=time.time(),
@@ -145,7 +145,7 @@ def without_secrets(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def git_state(folder: Path) -> tuple[GitState | None, bytes]:
-    """The commit that a folder is at, and how it differs from it; None where git knows nothing of it."""
+    """The commit of a folder, and how the folder differs from it; None where it is not in a repository."""
     if shutil.which("git") is None or (commit := _git(folder, "rev-parse", "HEAD")) is None:
         return None, b""
     branch = _text(_git(folder, "symbolic-ref", "--short", "-q", "HEAD"))
@@ -158,7 +158,7 @@ def git_state(folder: Path) -> tuple[GitState | None, bytes]:
 
 
 def freeze() -> tuple[str, ...]:
-    """`name==version` of everything in this Python; remembered until something is installed or removed."""
+    """`name==version` of everything in this Python; cached until something is installed or removed."""
     kept = _freezes_dir() / f"{_fingerprint_of_python()}.json"
     try:
         return tuple(json.loads(kept.read_bytes()))
@@ -175,7 +175,7 @@ def freeze() -> tuple[str, ...]:
 
 
 def _fingerprint_of_python() -> str:
-    """Changes with the Python, and whenever a package comes or goes."""
+    """A fingerprint that changes with the Python, and with every package that is installed or removed."""
     folders = [Path(entry) for entry in sys.path if entry.endswith(("site-packages", "dist-packages"))]
     parts = [sys.executable, sys.version, *(f"{path} {path.stat().st_mtime_ns}" for path in folders if path.is_dir())]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
@@ -186,7 +186,7 @@ def _freezes_dir() -> Path:
 
 
 def _git(folder: Path, *arguments: str) -> bytes | None:
-    """What git says; None where it refuses."""
+    """The output of git; None where it fails."""
     try:
         done = subprocess.run(
             ["git", "-C", str(folder), *arguments],
@@ -200,8 +200,8 @@ def _git(folder: Path, *arguments: str) -> bytes | None:
     return done.stdout if done.returncode == 0 else None
 
 
-def _text(said: bytes | None) -> str | None:
-    return said.decode(errors="replace").strip() or None if said is not None else None
+def _text(output: bytes | None) -> str | None:
+    return output.decode(errors="replace").strip() or None if output is not None else None
 
 
 def _memory_bytes() -> int:

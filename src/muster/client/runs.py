@@ -68,7 +68,7 @@ class Runs(Group):
         return self.calls.read(RunView, "POST", "/runs", message=submission)
 
     def submit_many(self, submissions: Sequence[Submission]) -> list[RunView]:
-        """Submit many jobs, some hundred in one call and one write; each call takes all that it is given, or none."""
+        """Submit many jobs, some hundred per call and write; each call takes all of its jobs, or none."""
         found: list[RunView] = []
         for begin in range(0, len(submissions), RUNS_AT_ONCE):
             message = SubmitRuns(tuple(submissions[begin : begin + RUNS_AT_ONCE]))
@@ -84,7 +84,7 @@ class Runs(Group):
         since: float | None = None,
         tags: Sequence[str] = (),
     ) -> list[RunView]:
-        """Runs, newest first: so many, or all of them. `tags` are `NAME=VALUE`, or `NAME` for any value."""
+        """Runs, newest first: at most `limit`, or all. `tags` are `NAME=VALUE`, or `NAME` for any value."""
         return list(self.each_run(limit, experiment, status, since=since, tags=tags))
 
     def each_run(
@@ -96,7 +96,7 @@ class Runs(Group):
         since: float | None = None,
         tags: Sequence[str] = (),
     ) -> Iterator[RunView]:
-        """Runs, newest first, fetched while they are looked at."""
+        """Runs, newest first, fetched lazily."""
         query = {"experiment": experiment, "status": status, "since": since, "tag": tuple(tags) or None}
         return self.calls.each(RunView, "/runs", query, limit)
 
@@ -110,7 +110,7 @@ class Runs(Group):
         tags: Sequence[str] = (),
         checks: bool = True,
     ) -> tuple[list[RunView], int]:
-        """The newest runs, and how many there are in all; without `checks`, none of `muster cluster check`."""
+        """The newest runs, and how many there are in all; without `checks`, not those of `muster cluster check`."""
         query: calls.Query = {
             "experiment": experiment, "status": status, "since": since, "tag": tuple(tags) or None, "limit": limit,
             "checks": None if checks else "false",
@@ -139,7 +139,7 @@ class Runs(Group):
         return self.calls.read(RunView, "POST", run_path(ref, "cancel"), message=Cancel(force))
 
     def cancel_runs(self, refs: Sequence[str], force: bool = False) -> list[CancelledRun]:
-        """The same for many runs; none is cancelled where one of some hundred is not known."""
+        """Cancel many runs, some hundred per call; none of a call is cancelled where one is unknown."""
         found: list[CancelledRun] = []
         for begin in range(0, len(refs), _RUNS_PER_CALL):
             message = CancelRuns(tuple(refs[begin : begin + _RUNS_PER_CALL]), force)
@@ -151,11 +151,11 @@ class Runs(Group):
         return self.calls.read(RunView, "POST", run_path(ref, "retry"), again=False)
 
     def remove(self, ref: str) -> None:
-        """Remove an ended run with all that is kept of it."""
+        """Remove an ended run with all of its files."""
         self.calls.send("DELETE", run_path(ref))
 
     def environment_of_run(self, ref: str) -> RunEnvironment:
-        """What a run's environment was made of, and the versions that it came to."""
+        """The recipe of a run's environment, and the versions that its build resolved."""
         return self.calls.read(RunEnvironment, "GET", run_path(ref, "environment"))
 
     def stream(
@@ -167,16 +167,18 @@ class Runs(Group):
         metrics: bool = True,
         query: LogQuery | None = None,
     ) -> Iterator[StreamItem]:
-        """Events of a run from `cursor` on; goes on by itself after a lost connection or server.
+        """Events of a run from `cursor` on; reconnects after a lost connection or server.
 
-        `query` says which part of its logs is wanted; where there is a cursor, it goes on with the same one.
+        `query` selects a part of its logs; a cursor must be used with the same query again.
         """
-        run_id = self.run(ref).id  # `@latest` must not become another run on the way
+        run_id = self.run(ref).id  # `@latest` must not become another run in between
         failures = 0
         while True:
-            asked = {"cursor": cursor, "follow": int(follow), "logs": int(logs), "metrics": int(metrics)}
+            parameters = {"cursor": cursor, "follow": int(follow), "logs": int(logs), "metrics": int(metrics)}
             try:
-                for item in self.calls.events(run_path(run_id, "stream"), {**asked, **to_json(query or LogQuery())}):
+                for item in self.calls.events(
+                    run_path(run_id, "stream"), {**parameters, **to_json(query or LogQuery())}
+                ):
                     failures = 0
                     if isinstance(item.event, StreamRefused):
                         raise UserError(item.event.message, item.event.hint, code=item.event.code)
@@ -206,7 +208,7 @@ class Runs(Group):
         return unpack(self.calls.whole(run_path(ref, "metrics", "series"), query))
 
     def metric_summaries(self, ref: str, name: str | None = None) -> list[MetricSummary]:
-        """The last, best, least and greatest value of each series of a run, without its points."""
+        """The last, best, least and greatest value of each series of a run, without points."""
         query: calls.Query = {"name": name}
         return self.calls.read(list[MetricSummary], "GET", run_path(ref, "metrics", "summaries"), query=query)
 
@@ -221,11 +223,11 @@ class Runs(Group):
         return list(self.calls.each(RunSummary, "/summaries", query, limit))
 
     def log_metrics(self, ref: str, points: Sequence[MetricReport]) -> None:
-        """Log from outside a rank."""
+        """Log metrics from outside a rank."""
         self.calls.send("POST", run_path(ref, "metrics"), message=MetricReports(tuple(points)), again=False)
 
     def files(self, ref: str, checkpoints: bool = False) -> list[FileView]:
-        """Everything that is kept; with `checkpoints` those too, below a folder of that name."""
+        """The files of a run; with `checkpoints` those too, below a folder of that name."""
         query = {"checkpoints": "true"} if checkpoints else None
         return list(self.calls.each(FileView, run_path(ref, "files"), query))
 
@@ -243,12 +245,12 @@ class Runs(Group):
                 yield piece
 
     def download(self, ref: str, path: str, target: Path | str, progress: Progress = unwatched) -> Path:
-        """A file of a run to `target`, whole or not at all."""
+        """Download a file of a run to `target` atomically."""
         self.calls.download(run_path(ref, "files", path), Path(target), progress)
         return Path(target)
 
     def upload(self, ref: str, path: str, source: Path | str | bytes) -> None:
-        """Keep a file (or bytes) with a run under `path`."""
+        """Add a file (or bytes) to a run under `path`."""
         if isinstance(source, bytes):
             self.calls.send("PUT", run_path(ref, "files", path), body=source)
             return

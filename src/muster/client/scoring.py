@@ -1,4 +1,4 @@
-"""What a batch scoring reads: the data of a job, the version of a model."""
+"""Inputs of batch scoring: the data, and the version of a model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from muster.wire.serving.batch import DataType
 
 
 def data_input(client: Client, given: str) -> tuple[str, DataType]:
-    """Where data to be scored lies, and whether it is a file or a folder; a local path says itself what it is."""
+    """The input for data to be scored, as a file or a folder; for a local path that is detected."""
     if not is_address(given):
         found = Path(given).expanduser().resolve()
         if not found.exists():
@@ -27,7 +27,7 @@ def data_input(client: Client, given: str) -> tuple[str, DataType]:
 
 
 def model_input(client: Client, model: str, has_script: bool) -> ModelInput:
-    """The job's input that a model is; a registered one in the version that is meant now."""
+    """The job's input for a model; a registered one in the version that the reference means now."""
     is_local = not is_address(model) and Path(model).expanduser().exists()
     if is_local or model.startswith("runs:/") or "://" in model:
         return ModelInput.at(str(Path(model).expanduser().resolve()) if is_local else model)

@@ -27,19 +27,19 @@ _KEPT = (
 )  # fmt: skip
 _MOST_WORDS = 4096
 meanwhile: Callable[[str], AbstractContextManager[object]] = nullcontext
-"""What goes on while a server starts; the command line says there what is waited for."""
+"""Called while a server starts; the command line shows there what it waits for."""
 _OF_CLIENTS = {"MUSTER_SERVER", "MUSTER_TOKEN", "MUSTER_TOKEN_FILE", "MUSTER_CERTIFICATE", "MUSTER_WORKSPACE"}
 
 
 def start_server(paths: WorkspacePaths) -> None:
-    """Start a workspace's server and wait until it serves; ServerUnavailable with its last words otherwise."""
+    """Start a workspace's server and wait until it serves; ServerUnavailable with its last output otherwise."""
     if why := server_refusal(sys.platform):
         raise UserError(f"no server can be started for the workspace {paths.root} on this system", why)
     log = paths.server_log
     log_began = log.stat().st_size if log.exists() else 0
-    trouble, said = _start(paths)
+    trouble, output = _start(paths)
     if trouble:
-        last_words = said or last_lines(log, since=log_began)
+        last_words = output or last_lines(log, since=log_began)
         raise ServerUnavailable(
             f"the server of the workspace {paths.root} {trouble}. Its last words:\n{last_words}",
             f"The whole log is {log}; `muster doctor` checks this machine.",
@@ -47,28 +47,28 @@ def start_server(paths: WorkspacePaths) -> None:
 
 
 def _start(paths: WorkspacePaths) -> tuple[str, str]:
-    """What went wrong and what the server said of it; empty when it serves."""
+    """What went wrong and what the server printed; empty when it serves."""
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb", buffering=0) as ready:
         with os.fdopen(writing, "wb") as announce:
             is_started = _spawn(paths, announce.fileno())
         if is_started and not select.select([ready], [], [], SERVER_START_S)[0]:
             return f"did not become ready within {SERVER_START_S:g} s", ""
-        said = ready.read(_MOST_WORDS) if is_started else b""
-        if said == READY:
+        output = ready.read(_MOST_WORDS) if is_started else b""
+        if output == READY:
             return "", ""
-        # Until it has gone: its last words come before its end.
+        # Wait for its end: its last output comes before that.
         while more := ready.read(_MOST_WORDS):
-            said += more
-        lines = said.decode(errors="replace").splitlines()
+            output += more
+        lines = output.decode(errors="replace").splitlines()
         return "could not be started", "\n".join(f"  {line}" for line in lines)
 
 
 def _spawn(paths: WorkspacePaths, announce: int) -> bool:
-    """Start it; whether that worked. It writes to `announce` when it serves."""
+    """Start it; returns whether that worked. It writes to `announce` when it serves."""
     command = [sys.executable, "-m", "muster.server", "--workspace", str(paths.root), "--ready-fd", str(announce)]
     with paths.server_log.open("ab") as log:
-        # The shell leaves at once, so that the server is nobody's child here and never a zombie of a notebook.
+        # The shell exits at once, so that the server is not a child of this process, nor ever a zombie of a notebook.
         shell = subprocess.Popen(
             ["/bin/sh", "-c", '"$@" &', "sh", *command],
             cwd="/",
@@ -83,7 +83,7 @@ def _spawn(paths: WorkspacePaths, announce: int) -> bool:
 
 
 def server_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """What the server gets of the environment of whoever starts it: a known base, not the whole shell."""
+    """The part of the caller's environment that the server gets: a known base, not the whole shell."""
     env = {name: environ[name] for name in _KEPT if name in environ}
     env.setdefault("PATH", os.defpath)
     if "MUSTER_RUN_ID" not in environ:
@@ -97,7 +97,7 @@ def server_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def start_lock(paths: WorkspacePaths) -> HeldLock:
-    """Held by the one client that starts the server; the others wait for it."""
+    """The lock of the one client that starts the server; others wait for it."""
     held = FileLock(paths.start_lock).acquire_within(2 * SERVER_START_S)
     if held is None:
         raise ServerUnavailable(
@@ -108,12 +108,12 @@ def start_lock(paths: WorkspacePaths) -> HeldLock:
 
 
 def has_server(paths: WorkspacePaths) -> bool:
-    """Whether a server has the workspace, even one that does not answer yet."""
+    """Whether a server holds the workspace, even one that does not answer yet."""
     return not FileLock(paths.server_lock).is_free(shared=True)
 
 
 def wait_until_gone(paths: WorkspacePaths, answers: Callable[[], bool] = lambda: False) -> None:
-    """Wait until a server has let go of the workspace, or answers: one that has it may be on its way in or out."""
+    """Wait until a server has released the workspace, or answers: it may be starting or shutting down."""
     if not paths.server_lock.exists():
         return
 

@@ -17,7 +17,7 @@ LOOPBACK = ("127.0.0.1", "localhost")
 
 @dataclass(frozen=True)
 class ServeSettings:
-    """What `muster.scoring.serve` is told, as one JSON argument: the same fields under the same names."""
+    """The settings of `muster.scoring.serve`, as one JSON argument with the same fields."""
 
     script: str = ""
     name: str = "model"
@@ -47,7 +47,7 @@ class ServeSettings:
 
 @dataclass(frozen=True)
 class Serving:
-    """One server to be run."""
+    """One server to run."""
 
     settings: ServeSettings
     model: ModelInput | None = None
@@ -82,5 +82,5 @@ def job_of(serving: Serving, dump: str) -> dict[str, Json]:
 
 
 def settings_json(settings: ServeSettings) -> Mapping[str, Json]:
-    """The settings as they travel."""
+    """The settings as JSON."""
     return asdict(settings)

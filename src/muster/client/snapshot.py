@@ -1,4 +1,4 @@
-"""Code folders as content-addressed snapshots: what belongs in one, and how it reaches the server."""
+"""Code folders as content-addressed snapshots: what belongs in one, and how it is uploaded."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from muster.wire.codec import to_json
 _BATCH_BYTES = 64 << 20
 _TRIES = 3
 _RESULTS = frozenset({"outputs", "logs"})
-"""Folders of a rank's working directory that are kept as the run's own."""
+"""Folders of a rank's working directory whose files are kept with the run."""
 _PLACEHOLDERS = frozenset({".gitignore", ".gitkeep"})
 
 
 Sent = Callable[[int, int], None]
-"""Called with the bytes that were sent so far, and with how many there are to send."""
+"""Called with the bytes sent so far, and with how many there are to send."""
 
 
 class FileChanged(JobError):
@@ -38,28 +38,28 @@ class FileChanged(JobError):
 
 @dataclass(frozen=True)
 class Manifest:
-    """The files of a snapshot and where they lie now."""
+    """The files of a snapshot and their local paths."""
 
     folder: Path
     files: code.Manifest
     """Sorted by path."""
     notices: tuple[str, ...] = ()
     elsewhere: Mapping[str, Path] = field(default_factory=dict)
-    """Files that do not lie in the folder."""
+    """Files that are outside of the folder."""
 
     def path_of(self, name: str) -> Path:
         return self.elsewhere.get(name) or self.folder / name
 
     @cached_property
     def digest(self) -> str:
-        """Names the snapshot."""
+        """The name of the snapshot."""
         return code.digest_of(self.files)
 
 
 def scan(folder: Path | str, limit_bytes: int = CODE_LIMIT_BYTES, is_code: bool = True) -> Manifest:
-    """What of a folder (or single file) is sent; JobError when it is too large or leaves the folder.
+    """What is sent of a folder (or single file); JobError when it is too large or leads out of the folder.
 
-    Of code, what ignore files name and results of earlier runs stay behind.
+    Of code, ignored files and results of earlier runs are left out.
     """
     root = Path(folder).resolve()
     if root.is_file():
@@ -72,7 +72,7 @@ def scan(folder: Path | str, limit_bytes: int = CODE_LIMIT_BYTES, is_code: bool 
 
 
 def with_includes(manifest: Manifest | None, includes: Sequence[Path]) -> Manifest:
-    """Code with further files and folders put beside it, each under its own name."""
+    """Code with further files and folders next to it, each under its own name."""
     whole = manifest or Manifest(Path.cwd(), {})
     for include in includes:
         found = scan(include)
@@ -114,7 +114,7 @@ def push(client: Client, manifest: Manifest, progress: Sent = lambda done, total
 
 @dataclass
 class _Counted:
-    """Counts bytes on their way."""
+    """Counts bytes that pass through."""
 
     total: int
     progress: Sent
@@ -128,7 +128,7 @@ class _Counted:
 
 
 class _Walk:
-    """One pass over a folder that looks at names and sizes only, and stops as soon as it is too much."""
+    """One pass over a folder that checks only names and sizes, and stops as soon as it is too large."""
 
     def __init__(self, root: Path, limit_bytes: int, rules: IgnoreRules, results: frozenset[str]) -> None:
         self.notices: list[str] = []
@@ -176,7 +176,7 @@ class _Walk:
             raise JobError(f"the code folder cannot be read: {error}", self._ignore_hint()) from error
 
     def _is_of_earlier_runs(self, folder: Path, name: str) -> bool:
-        """Whether a folder holds results, which a run would keep as its own; a package of that name is code."""
+        """Whether a folder holds results of earlier runs, which a run would keep as its own; a package is code."""
         held = {entry.name for entry in self._entries(folder)}
         if "__init__.py" in held:
             return False
@@ -222,7 +222,7 @@ class _Walk:
 
 
 def _entry(path: Path) -> tuple[str, int, int]:
-    """(sha256, size, mode) of a file that holds still while it is read."""
+    """(sha256, size, mode) of a file that does not change while it is read."""
     for _ in range(_TRIES):
         try:
             with path.open("rb") as stream:
@@ -254,7 +254,7 @@ def _batches(manifest: Manifest, missing: set[str]) -> Iterator[list[tuple[str, 
 
 
 def _frames(batch: list[tuple[str, int, Path]]) -> Iterator[bytes]:
-    """A JSON line and the bytes of each file; FileChanged when they are no longer what was scanned."""
+    """A JSON line and the bytes of each file; FileChanged when they differ from the scan."""
     for sha256, size, path in batch:
         yield json.dumps(to_json(code.BlobHead(sha256, size))).encode() + b"\n"
         sent = Measuring()

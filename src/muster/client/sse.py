@@ -1,4 +1,4 @@
-"""Server-sent events, taken apart as their bytes arrive."""
+"""Parses server-sent events as their bytes arrive."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class StreamItem(NamedTuple):
 
 
 class SseParser:
-    """Feed it bytes cut anywhere; it gives back the events that are whole."""
+    """Takes chunks of bytes, cut anywhere; returns complete events."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
@@ -29,7 +29,7 @@ class SseParser:
         self._rest += chunk
         found: list[StreamItem] = []
         begin = 0
-        # What was searched before is not searched again: one line may be megabytes long.
+        # Earlier bytes are not searched again: one line may be megabytes long.
         while (end := self._rest.find(b"\n", max(begin, self._searched))) >= 0:
             line = bytes(self._rest[begin:end]).removesuffix(b"\r")
             begin = end + 1
@@ -56,7 +56,7 @@ class SseParser:
     def _dispatch(self) -> StreamItem | None:
         event, lines = self._event, self._data
         self._event, self._data = "", []
-        # An event that this client does not know is one that it can do without.
+        # Unknown events are ignored: this client can do without them.
         if not lines or event not in KINDS:
             return None
         return StreamItem(decode_event(event, json.loads(b"\n".join(lines))), self._id)

@@ -1,4 +1,4 @@
-"""Calls about datastores, grants and data assets; files to and from datastores."""
+"""Calls about datastores, grants and data assets; transfer of files to and from datastores."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Storage(Group):
         return self.calls.read(DatastoreView, "GET", f"/datastores/{name}")
 
     def create_datastore(self, datastore: NewDatastore, replace: bool = False) -> DatastoreView:
-        """Give storage a name; its credential is never given back."""
+        """Register storage under a name; its credential is never returned."""
         query = {"replace": int(replace)}
         return self.calls.read(DatastoreView, "POST", "/datastores", message=datastore, query=query, again=False)
 
@@ -70,7 +70,7 @@ class Storage(Group):
     # Grants
 
     def grant(self, address: str, scope: Scope, folder: bool, lifetime_s: float) -> IssuedGrant:
-        """A grant to one file or folder; its token is seen only now."""
+        """Create a grant to one file or folder; its token is shown only now."""
         with checking():
             wanted = NewGrant(address, scope, folder, lifetime_s)
         return self.calls.read(IssuedGrant, "POST", "/grants", message=wanted, again=False)
@@ -82,7 +82,7 @@ class Storage(Group):
         self.calls.send("DELETE", f"/grants/{grant_id}")
 
     def open_access(self, use: Use, wanted: NewAccess) -> OpenedAccess:
-        """The caller's own way to a folder, straight to the storage where that can be."""
+        """The caller's own access to a folder, directly to the storage where possible."""
         return self.calls.read(OpenedAccess, "POST", f"/access/{use}", message=wanted)
 
     # Files of datastores
@@ -92,19 +92,19 @@ class Storage(Group):
         return self.listing(store, path, limit).files
 
     def listing(self, store: str, path: str = "", limit: int | None = None) -> FileList:
-        """The same, and what is left out of it."""
+        """The same, with what is left out."""
         query: Query = {"list": 1, "limit": limit}
         return self.calls.read(FileList, "GET", _data(store, path), query=query, timeout_s=LONG_S)
 
     def is_file(self, store: str, path: str) -> bool:
-        """Whether one file lies at a path of a datastore; nothing else is listed for that."""
+        """Whether there is a file at a path of a datastore, without listing anything else."""
         query: Query = {"list": 1, "only": "file"}
         return bool(self.calls.read(FileList, "GET", _data(store, path), query=query, timeout_s=_TEST_S).files)
 
     def upload(
         self, source: Path, store: str, path: str, progress: Progress = unwatched, fresh: bool = False
     ) -> list[HashedFile]:
-        """A file, or all files below a folder, into a datastore."""
+        """Upload a file, or all files below a folder, to a datastore."""
         found = list(local_files(source))
         if not found:
             raise NotFound(f"there is no file in {source}", "Give a file, or a folder that holds some.")
@@ -112,7 +112,7 @@ class Storage(Group):
             return list(pool.map(lambda item: self._send(item[0], item[1], store, path, fresh, progress), found))
 
     def download(self, store: str, files: Sequence[FileEntry], target: Path) -> list[Path]:
-        """Files of a datastore, by their paths from its root, into a folder."""
+        """Download files of a datastore, by their paths from its root, into a folder."""
         return self._download([_Download(_data(store, e.path), e.path, e.size, e.sha256) for e in files], target)
 
     def download_path(
@@ -123,7 +123,7 @@ class Storage(Group):
         progress: Progress = unwatched,
         expect: Progress = unwatched,
     ) -> list[Path]:
-        """A file, or all files below a folder of a datastore, into a folder; raises NotFound where there is none.
+        """Download a file, or all files below a folder of a datastore; raises NotFound where there is none.
 
         `expect` is called once with the number of bytes to come.
         """
@@ -145,7 +145,7 @@ class Storage(Group):
         return self.calls.read(AssetView, "PATCH", path, message=AssetChange(archived))
 
     def delete_asset(self, name: str, version: str) -> AssetUses:
-        """Forget a version that no active run uses."""
+        """Delete a version that no active run uses."""
         return self.calls.read(AssetUses, "DELETE", _asset_path(name, version), again=False)
 
     def asset_uses(self, name: str, version: str) -> AssetUses:
@@ -165,9 +165,9 @@ class Storage(Group):
         return self.calls.read(FileList, "GET", f"/assets/{name}/manifest", query={"version": version}).files
 
     def upload_asset(self, source: Path, asset: NewAsset, store: str, progress: Progress = unwatched) -> AssetView:
-        """A local file or folder as the next version of a data asset, in a folder of its own.
+        """Register a local file or folder as the next version of a data asset, in a folder of its own.
 
-        The address of `asset` is empty: it becomes known here.
+        The address of `asset` is empty: it is determined here.
         """
         self._check_free(source, asset)
         if (same := self._same_as_newest(source, asset)) is not None:
@@ -185,7 +185,7 @@ class Storage(Group):
         )
 
     def _same_as_newest(self, source: Path, asset: NewAsset) -> AssetView | None:
-        """The newest version where it holds the same files; hashed only where their number and size are the same."""
+        """The newest version if it has the same files; hashes only where their number and size are equal."""
         if asset.version is not None:
             return None
         try:
@@ -203,7 +203,7 @@ class Storage(Group):
         return newest if digest_of(entries) == newest.digest else None
 
     def _check_free(self, source: Path, asset: NewAsset) -> None:
-        """Refuse before anything is sent what would be refused when everything has been sent."""
+        """Refuse before the upload what would be refused after it."""
         check_asset_name(asset.name)
         if asset.type and source.exists() and source.is_file() != (asset.type == "uri_file"):
             is_now = "a file" if source.is_file() else "a folder"
@@ -227,7 +227,7 @@ class Storage(Group):
         progress: Progress = unwatched,
         expect: Progress = unwatched,
     ) -> tuple[AssetView, list[Path]]:
-        """A data asset into a folder, every file verified."""
+        """Download a data asset into a folder, every file verified."""
         asset = self.asset(name, version)
         files = self.manifest(name, asset.version)
         if asset.type == "uri_file":
@@ -259,7 +259,7 @@ class Storage(Group):
         progress: Progress = unwatched,
         expect: Progress = unwatched,
     ) -> list[Path]:
-        """Files of the server into a folder; verified where their hashes are known."""
+        """Download files of the server into a folder; verified where their hashes are known."""
         expect(sum(file.size for file in files))
         for file in files:
             if not is_safe_path(file.name):
@@ -286,7 +286,7 @@ def local_files(source: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _below(route: str, files: Sequence[FileEntry], address: str) -> list[_Download]:
-    """What to fetch of a folder, or of the one file that lies at the address itself."""
+    """The downloads for a folder, or for the one file at the address itself."""
     last = address.rstrip("/").rpartition("/")[2]
     return [_Download(f"{route}/{e.path}".rstrip("/"), e.path or last, e.size, e.sha256) for e in files]
 

@@ -1,4 +1,4 @@
-"""From a job and the folder that it is relative to, to a run."""
+"""Submits a job, relative to a folder, as a run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TRIES = 3
 
 
 class SentCode(NamedTuple):
-    """A snapshot that the server has, and what there is to say about it."""
+    """A snapshot that the server has, with notices about it."""
 
     digest: str
     notices: tuple[str, ...]
@@ -43,7 +43,7 @@ def submit(
     sent: SentCode | None = None,
     progress: Sent = lambda done, total: None,
 ) -> RunView:
-    """Check the job's files, send its code unless it is `sent` already, submit it; returns the run's view."""
+    """Check the job's files, upload its code unless it was `sent` already, submit it; returns the run's view."""
     made = gathered(client, spec, base_dir, python=python, notices=notices, sent=sent, progress=progress)
     return client.submit(made.spec, made.snapshot, key, python, made.notices, made.packages)
 
@@ -57,7 +57,7 @@ def submit_many(
     notices: Sequence[str] = (),
     progress: Sent = lambda done, total: None,
 ) -> list[RunView]:
-    """Submit many jobs in one call; code and environments that several have in common are looked at and sent once."""
+    """Submit many jobs in one call; code and environments that several share are checked and uploaded once."""
     base = Path(base_dir).resolve()
     firsts: dict[str, Gathered] = {}
     submissions = []
@@ -82,18 +82,18 @@ def submit_many(
 
 
 _IN_COMMON = {"environment", "code", "additional_includes", "distribution"}
-"""What decides, of a job, what is looked at and sent beside it."""
+"""The fields of a job that determine what is checked and uploaded with it."""
 
 
 def _like(first: Gathered, spec: JobSpec, base: Path) -> Gathered:
-    """A job that differs from one that was gathered in other things than its code and environment."""
+    """The gathered form of a job with the same code and environment as a gathered one."""
     notices = list(dict.fromkeys([*first.notices, *check_files(spec, base)]))
     described = absolute_inputs(spec.model_copy(update={"environment": first.spec.environment}), base)
     return first._replace(spec=described, notices=notices)
 
 
 class Gathered(NamedTuple):
-    """A job with what the server must know of this machine, its code sent."""
+    """A job with what the server must know about this machine, its code uploaded."""
 
     spec: JobSpec
     snapshot: str | None
@@ -111,7 +111,7 @@ def gathered(
     sent: SentCode | None = None,
     progress: Sent = lambda done, total: None,
 ) -> Gathered:
-    """Check a job's files and send its code: all that comes before it is submitted."""
+    """Check a job's files and upload its code: everything before the submission."""
     base = Path(base_dir).resolve()
     all_notices = [*notices, *check_files(spec, base)]
     spec, about_imports = with_imports(spec, base)
@@ -127,7 +127,7 @@ def gathered(
 
 
 def with_imports(spec: JobSpec, base_dir: Path) -> tuple[JobSpec, list[str]]:
-    """A name of Azure ML's stands for what the code imports; for a compiled Horovod in an MPI job, and only there."""
+    """Choose by the code's imports what an Azure ML name stands for; a compiled Horovod only in an MPI job."""
     name = spec.environment
     if not isinstance(name, str) or spec.code is None or not names.is_azure(name):
         return spec, []
@@ -136,12 +136,12 @@ def with_imports(spec: JobSpec, base_dir: Path) -> tuple[JobSpec, list[str]]:
         return spec, []
     other, module = found
     compiled = ", which is compiled once" if module == "horovod" else ""
-    said = f"environment {name}: the code imports {module}, so it stands for {other}{compiled}"
-    return spec.model_copy(update={"environment": other}), [said]
+    notice = f"environment {name}: the code imports {module}, so it stands for {other}{compiled}"
+    return spec.model_copy(update={"environment": other}), [notice]
 
 
 def with_build(client: Client, spec: JobSpec, base_dir: Path) -> JobSpec:
-    """The same job with the folder of its image sent: nodes build from what was there at this moment."""
+    """The same job with the build folder of its image uploaded: nodes build from its current content."""
     environment = spec.environment
     if not isinstance(environment, EnvironmentSpec) or environment.build is None:
         return spec
@@ -153,14 +153,14 @@ def with_build(client: Client, spec: JobSpec, base_dir: Path) -> JobSpec:
     if not (folder / dockerfile).is_file():
         hint = "Correct build.path or build.dockerfile_path."
         raise JobError(f"environment.build: there is no file {dockerfile} in {folder}", hint)
-    # The engine has an ignore file of its own.
+    # The container engine has an ignore file of its own.
     digest = push(client, scan(folder, is_code=False))
     sent = build.model_copy(update={"path": f"{SNAPSHOT}:{digest}"})
     return spec.model_copy(update={"environment": environment.model_copy(update={"build": sent})})
 
 
 def register_environment(client: Client, name: str, spec: JobSpec, base_dir: Path) -> EnvironmentView:
-    """Keep a job's environment under a name, with the contents of the files that it refers to."""
+    """Register a job's environment under a name, with the contents of the files that it refers to."""
     environment = with_contents(with_build(client, spec, base_dir), base_dir).environment
     assert isinstance(environment, EnvironmentSpec)
     content = environment.model_dump(mode="json", exclude_defaults=True, exclude={"name"})
@@ -168,7 +168,7 @@ def register_environment(client: Client, name: str, spec: JobSpec, base_dir: Pat
 
 
 def packages_here(spec: JobSpec, base_dir: Path, python: str | None) -> tuple[dict[str, str] | None, list[str]]:
-    """What this Python has, where the job names an environment that it may stand in for; and what there is to say."""
+    """This Python's packages, where it may stand in for the environment that the job names; and notices."""
     environment = spec.environment
     name = environment if isinstance(environment, str) else environment.name if environment is not None else None
     is_named = isinstance(environment, str) or (environment is not None and environment.is_a_name)
@@ -177,10 +177,10 @@ def packages_here(spec: JobSpec, base_dir: Path, python: str | None) -> tuple[di
     missing = lacking(name, base_dir / spec.code) if spec.code is not None else []
     if not missing:
         return installed(), []
-    said = (
+    notice = (
         f"the code imports {', '.join(missing)}, which the Python that submits does not have, so that does not stand in"
     )
-    return {}, [f"environment {name}: {said}"]
+    return {}, [f"environment {name}: {notice}"]
 
 
 def absolute_inputs(spec: JobSpec, base_dir: Path) -> JobSpec:
@@ -196,12 +196,12 @@ def _absolute(value: Scalar | Input, base_dir: Path) -> Scalar | Input:
 
 
 def is_local(path: str) -> bool:
-    """Whether a path is one of a filesystem, not a URI such as `azureml://…` or `azureml:name`."""
+    """Whether a path is a file system path, not a URI such as `azureml://…` or `azureml:name`."""
     return not is_address(path)
 
 
 def code_of(spec: JobSpec, base_dir: Path) -> tuple[Path | None, tuple[Path, ...]]:
-    """The folder of a job's code, and what is put beside it."""
+    """The folder of a job's code, and its additional includes."""
     includes = tuple(local_path(path, base_dir) for path in spec.additional_includes)
     return None if spec.code is None else base_dir / spec.code, includes
 
@@ -209,7 +209,7 @@ def code_of(spec: JobSpec, base_dir: Path) -> tuple[Path | None, tuple[Path, ...
 def send_code(
     client: Client, folder: Path | None, includes: Sequence[Path] = (), progress: Sent = lambda done, total: None
 ) -> SentCode:
-    """Send a job's code as it is now."""
+    """Upload a job's code in its current state."""
     for attempt in range(1, _TRIES + 1):
         manifest = with_includes(None if folder is None else scan(folder), includes)
         try:

@@ -1,4 +1,4 @@
-"""Which workspace a command or script means, and how to make one."""
+"""Finds the workspace of a command or script, and creates workspaces."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ServerRef:
     token: str = ""
     token_file: Path | None = None
     certificate: Path | None = None
-    """PEM file that the server must present."""
+    """PEM file with the certificate that the server must present."""
 
     def read_token(self) -> str:
         if self.token or self.token_file is None:
@@ -57,7 +57,7 @@ class ServerEntry:
         return ServerRef(self.url, token_file=token_file, certificate=certificate)
 
     def inside(self, root: Path) -> ServerRef:
-        """The same, where the token must lie in the folder: it is sent to the server that the folder names."""
+        """The same, but the token must be in the folder: it is sent to the server that the folder names."""
         ref = self.below(root)
         if ref.token_file is not None and not is_below(ref.token_file, root):
             raise AccessDenied(
@@ -69,7 +69,7 @@ class ServerEntry:
 
 @dataclass(frozen=True)
 class WorkspaceFile:
-    """What a client reads of `workspace.json`; the server's own configuration may stand there too."""
+    """The part of `workspace.json` that clients read; the file may also contain the server's configuration."""
 
     id: str
     name: str
@@ -92,14 +92,14 @@ class WorkspaceRef:
 
 
 def find_workspace(start: Path | str | None = None) -> WorkspaceRef:
-    """The workspace that is meant; one in the home folder is made on first use.
+    """The workspace that applies; one in the home folder is created on first use.
 
     In this order: the one that MUSTER_WORKSPACE names, `.muster` in the folder or above, the server that the user
     logged in to, `~/.muster`. A server that MUSTER_SERVER names takes the place of each.
     """
     folder = locate(start)
     named = _server_of_environment(os.environ)
-    # With a server that the environment names, nothing of the folder is run, and nothing of it says where tokens go.
+    # With a server from the environment, nothing in the folder is run, and nothing in it decides where tokens go.
     name = "home" if folder == _home() / FOLDER else _name_of(folder.parent)
     if named is None:
         return _load(folder, name)
@@ -108,7 +108,7 @@ def find_workspace(start: Path | str | None = None) -> WorkspaceRef:
 
 
 def locate(start: Path | str | None = None) -> Path:
-    """The folder of the workspace that is meant; nothing is made."""
+    """The folder of the workspace that applies; nothing is created."""
     if start is None and (chosen := os.environ.get(VARIABLE)):
         return choose(chosen)
     home = _home() / FOLDER
@@ -150,7 +150,7 @@ def known_folders() -> list[Path]:
 
 
 def read_brief(root: Path) -> WorkspaceFile | None:
-    """What a workspace's file says; None where it cannot be read."""
+    """The content of a workspace's file; None where it cannot be read."""
     try:
         return from_file(WorkspaceFile, json.loads(WorkspacePaths(root).config.read_bytes()))
     except (OSError, ValueError):
@@ -158,17 +158,17 @@ def read_brief(root: Path) -> WorkspaceFile | None:
 
 
 def has_kept_anything(root: Path) -> bool:
-    """Whether a server has ever served a workspace, here or for a team."""
+    """Whether a server has ever served the workspace, here or for a team."""
     return WorkspacePaths(root).server_dir.exists() or bool((brief := read_brief(root)) and brief.server)
 
 
 def is_home(root: Path) -> bool:
-    """Whether it is the workspace that is used where no folder has one."""
+    """Whether it is the default workspace, used where no folder has one."""
     return root == _home() / FOLDER
 
 
 def trust_workspace(path: Path | str) -> WorkspaceRef:
-    """Say that the workspace of a folder is trusted, whoever made it."""
+    """Trust the workspace of a folder, whoever created it."""
     root = find_folder(Path(path))
     if root is None:
         raise NotFound(f"there is no workspace in or above {Path(path).resolve()}", "`muster init` makes one.")
@@ -185,7 +185,7 @@ def find_folder(start: Path) -> Path | None:
 
 
 def create_workspace(path: Path | str, name: str | None = None, exist_ok: bool = False) -> WorkspaceRef:
-    """Make a workspace in a folder (as its `.muster`)."""
+    """Create a workspace in a folder (as its `.muster`)."""
     home = Path(path).resolve()
     root = home / FOLDER
     if name is not None and (not name.strip() or len(name) > 255 or not name.isprintable()):
@@ -217,12 +217,12 @@ def _load(root: Path, default_name: str, trusted: bool = False) -> WorkspaceRef:
 
 
 def _is_foreign(path: Path) -> bool:
-    """Whether something in the folder shows that it was somebody's before; others may be making it at this moment."""
+    """Whether the folder was used by somebody before; another process may be creating it at this moment."""
     return path.name not in _OURS and UNFINISHED not in path.name
 
 
 def _write_new(config: Path, content: WorkspaceFile) -> None:
-    """Write the file whole, unless somebody else was first."""
+    """Write the file atomically, unless it exists already."""
     try:
         config.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         ignore = config.parent / ".gitignore"

@@ -278,7 +278,7 @@ class FolderCache(Generic[Record]):
             return room
 
     def make_room(self, wanted_bytes: int = 0, keep: Collection[str] = ()) -> Room:
-        """Remove the least recently used entries until so much more fits; `keep` stays, and does not count if unfinished."""
+        """Remove the least recently used entries until so much more fits; `keep` stays, uncounted if unfinished."""
         already = sum(files.disk_usage(self.partial(key)) for key in keep) if wanted_bytes else 0
 
         def enough(used: int) -> bool:

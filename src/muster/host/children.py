@@ -70,7 +70,7 @@ class Child:
         self._sending = threading.Lock()
         self._lines: deque[bytes] = deque()
         self._unread = b""
-        self._words: deque[str] = deque(maxlen=keep_lines)
+        self._last_lines: deque[str] = deque(maxlen=keep_lines)
         self._keeper: threading.Thread | None = None
         if keep_lines:
             self._keeper = threading.Thread(target=self._keep, name="last-words", daemon=True)
@@ -123,7 +123,7 @@ class Child:
         if self._keeper is not None and self._process.poll() is not None:
             # A grandchild may still hold the other end.
             self._keeper.join(1.0)
-        return list(self._words)
+        return list(self._last_lines)
 
     def close_input(self) -> None:
         """Close its input, which asks it to end."""
@@ -183,7 +183,7 @@ class Child:
         assert self._process.stderr is not None
         with self._process.stderr as stream:
             for line in stream:
-                self._words.append(line.decode(errors="replace").rstrip())
+                self._last_lines.append(line.decode(errors="replace").rstrip())
 
 
 def start(

@@ -18,14 +18,14 @@ def install_command(extra: str) -> str:
 def installed_from(direct_url: str | None, extra: str) -> str:
     """The requirement for pip, from the direct_url.json that pip leaves; None: it came from an index. Pure."""
     try:
-        said = json.loads(direct_url or "{}")
-        parts = urlsplit(str(said.get("url", "")))
+        record = json.loads(direct_url or "{}")
+        parts = urlsplit(str(record.get("url", "")))
     except (ValueError, AttributeError):
         return quote(f"{DISTRIBUTION}[{extra}]")
     if parts.scheme != "file":
         return quote(f"{DISTRIBUTION}[{extra}]")
     path = quote(f"{unquote(parts.path)}[{extra}]")
-    return f"-e {path}" if said.get("dir_info", {}).get("editable") else path
+    return f"-e {path}" if record.get("dir_info", {}).get("editable") else path
 
 
 def _direct_url() -> str | None:

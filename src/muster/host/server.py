@@ -38,8 +38,8 @@ def _refused(status: int, raw: bytes) -> errors.MusterError:
         kind = _BY_CODE.get(data["code"], refused)
         return kind(data["message"], data.get("hint", ""), code=data["code"])
     except (ValueError, KeyError, TypeError):
-        said = f"the server answered {status}: {raw[:500].decode(errors='replace')}"
+        summary = f"the server answered {status}: {raw[:500].decode(errors='replace')}"
         if status >= 500:
             # Not the server's own error format: it was shutting down, or a proxy answered.
-            return errors.ServerUnavailable(said, "It may be restarting: try it again.")
-        return errors.MusterError(said)
+            return errors.ServerUnavailable(summary, "It may be restarting: try it again.")
+        return errors.MusterError(summary)

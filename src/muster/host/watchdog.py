@@ -52,16 +52,16 @@ class _Noticing(logging.Handler):
         return True
 
 
-def _unraisable(said: sys.UnraisableHookArgs) -> None:
-    if is_want_of_memory(said.exc_value):
-        _leave("memory was used up, and a thread did not begin: this process ends", said.exc_value)
-    sys.__unraisablehook__(said)
+def _unraisable(report: sys.UnraisableHookArgs) -> None:
+    if is_want_of_memory(report.exc_value):
+        _leave("memory was used up, and a thread did not begin: this process ends", report.exc_value)
+    sys.__unraisablehook__(report)
 
 
-def _in_thread(said: threading.ExceptHookArgs) -> None:
-    if is_want_of_memory(said.exc_value):
-        _leave("memory was used up in a thread: this process ends", said.exc_value)
-    threading.__excepthook__(said)
+def _in_thread(report: threading.ExceptHookArgs) -> None:
+    if is_want_of_memory(report.exc_value):
+        _leave("memory was used up in a thread: this process ends", report.exc_value)
+    threading.__excepthook__(report)
 
 
 def watch(tick_s: float = TICK_S, ticks: int = TICKS) -> None:

@@ -137,8 +137,10 @@ def check_interfaces(user: Mapping[str, str], names: Sequence[str]) -> str | Non
         if not text or text.startswith("^"):
             continue
         exact = variable != "NCCL_SOCKET_IFNAME" or text.startswith("=")
-        asked = [part.strip().split(":")[0] for part in text.removeprefix("=").split(",") if part.strip()]
-        found = [part for part in asked if any(name == part or (not exact and name.startswith(part)) for name in names)]
+        requested = [part.strip().split(":")[0] for part in text.removeprefix("=").split(",") if part.strip()]
+        found = [
+            part for part in requested if any(name == part or (not exact and name.startswith(part)) for name in names)
+        ]
         if not found:
             return f"{variable} is {text!r}, and no interface here has that name. There are: {', '.join(names)}"
     return None

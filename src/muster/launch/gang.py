@@ -94,8 +94,8 @@ def own_gpus(gang: Gang, task: Task) -> dict[str, str]:
     sharing = [other for other in gang.tasks_of_nodes[task.node_rank] if other.role != SERVER]
     if task not in sharing:
         return {"CUDA_VISIBLE_DEVICES": ""}
-    each, place = len(gpus) // len(sharing), sharing.index(task)
-    own = gpus[place * each : (place + 1) * each] if each else (gpus[place % len(gpus)],)
+    each, position = len(gpus) // len(sharing), sharing.index(task)
+    own = gpus[position * each : (position + 1) * each] if each else (gpus[position % len(gpus)],)
     return {"CUDA_VISIBLE_DEVICES": ",".join(own)}
 
 

@@ -84,8 +84,8 @@ def _command(service: Service, port: int) -> str:
 
 
 def _needs(module: str, name: str) -> str:
-    said = f"muster: {name} is not installed in the environment of this job; add {module} to it"
-    return f"python -c 'import {module}' 2> /dev/null || {{ echo {shlex.quote(said)}; exit 0; }}"
+    message = f"muster: {name} is not installed in the environment of this job; add {module} to it"
+    return f"python -c 'import {module}' 2> /dev/null || {{ echo {shlex.quote(message)}; exit 0; }}"
 
 
 def _in_quotes(text: str) -> str:

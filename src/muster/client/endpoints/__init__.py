@@ -1,1 +1,1 @@
-"""Endpoints: calls about them, what a deployment's file becomes, asking one."""
+"""Endpoints: calls about them, from a deployment's file to its job, requests to one."""

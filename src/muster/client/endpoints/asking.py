@@ -1,4 +1,4 @@
-"""A request to an endpoint, as any HTTP client sends it."""
+"""Requests to an endpoint, as any HTTP client sends them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ANSWER_S = 3600.0
 
 @dataclass(frozen=True)
 class Answer:
-    """What an endpoint answered."""
+    """The response of an endpoint."""
 
     status: int
     headers: Mapping[str, str]
@@ -30,12 +30,12 @@ class Answer:
 
 
 def credential(keys: EndpointKeys) -> str:
-    """What a request shows."""
+    """The key or token for a request."""
     return keys.primary or keys.token or ""
 
 
 def invoke(endpoints: Endpoints, name: str, body: bytes, deployment: str | None = None) -> Answer:
-    """Ask an endpoint with its own key."""
+    """Send a request to an endpoint with its own key."""
     view = endpoints.show(name)
     if view.scoring_uri is None:
         raise Conflict(

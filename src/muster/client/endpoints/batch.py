@@ -45,20 +45,20 @@ class BatchEndpoints(Group):
         return self.calls.read(BatchEndpointView, "PATCH", _path(name), message=changes)
 
     def delete(self, name: str) -> None:
-        """Forget a batch endpoint with its deployments; its runs stay."""
+        """Delete a batch endpoint with its deployments; its runs stay."""
         self.calls.send("DELETE", _path(name))
 
     def deploy(self, name: str, deployment: str, new: NewBatchDeployment) -> BatchEndpointView:
-        """Keep a deployment, or replace it for the runs to come."""
+        """Create a deployment, or replace it for future runs."""
         path = f"{_path(name)}/deployments/{segment(deployment, 'deployment')}"
         return self.calls.read(BatchEndpointView, "PUT", path, message=new, again=False, timeout_s=LONG_S)
 
     def delete_deployment(self, name: str, deployment: str) -> None:
-        """Forget a deployment; its runs stay."""
+        """Delete a deployment; its runs stay."""
         self.calls.send("DELETE", f"{_path(name)}/deployments/{segment(deployment, 'deployment')}")
 
     def invoke(self, name: str, request: BatchRequest) -> RunView:
-        """Have data scored: the run that does it."""
+        """Score data; returns the run that does it."""
         return self.calls.read(RunView, "POST", f"{_path(name)}/invoke", message=request, timeout_s=LONG_S)
 
 
@@ -76,50 +76,59 @@ def new_request(data: str, **fields: object) -> BatchRequest:
 
 def deploy(
     client: Client,
-    said: BatchDeployment,
+    deployment: BatchDeployment,
     base: Path,
     *,
     set_default: bool = False,
     progress: Sent = lambda done, total: None,
 ) -> BatchEndpointView:
-    """Send a deployment's code, and have the server keep it."""
-    name, endpoint = said.name, said.endpoint
+    """Upload a deployment's code, and create the deployment."""
+    name, endpoint = deployment.name, deployment.endpoint
     if name is None or endpoint is None:
         key = "name" if name is None else "endpoint_name"
         raise JobError(f"`{key}` is missing", f"Write {key}: … in the file, or give it as an option.")
-    if said.model is None and not said.settings.script:
+    if deployment.model is None and not deployment.settings.script:
         hint = "Add model: azureml:NAME:VERSION, or code_configuration: {code: ./src, scoring_script: score.py}."
         raise JobError(f"the deployment {name} has neither a model nor a script", hint)
-    source = None if said.model is None else model_input(client, said.model, bool(said.settings.script))
-    spec = make_spec(deployment_job(said, source))
+    source = (
+        None if deployment.model is None else model_input(client, deployment.model, bool(deployment.settings.script))
+    )
+    spec = make_spec(deployment_job(deployment, source))
     made = gathered(client, spec, base, progress=progress)
     job = Submission(
         "deployment", made.spec.model_dump(mode="json"), made.snapshot, sys.executable, made.packages,
         notices=tuple(made.notices),
     )  # fmt: skip
-    new = NewBatchDeployment(job, said.settings, said.description, said.tags, set_default)
+    new = NewBatchDeployment(job, deployment.settings, deployment.description, deployment.tags, set_default)
     return BatchEndpoints(client.calls).deploy(endpoint, name, new)
 
 
-def deployment_job(said: BatchDeployment, model: ModelInput | None) -> dict[str, Json]:
+def deployment_job(deployment: BatchDeployment, model: ModelInput | None) -> dict[str, Json]:
     """The job of a deployment's runs, without their data. Pure."""
-    job = job_of(BatchScoring(None, model=model, code=said.code, settings=said.settings, variables=said.variables))
+    job = job_of(
+        BatchScoring(
+            None, model=model, code=deployment.code, settings=deployment.settings, variables=deployment.variables
+        )
+    )
     job |= {
-        "distribution": {"type": "pytorch", "process_count_per_instance": said.procs},
-        "resources": {"instance_count": said.nodes},
+        "distribution": {"type": "pytorch", "process_count_per_instance": deployment.procs},
+        "resources": {"instance_count": deployment.nodes},
     }
-    if said.environment is not None:
-        job["environment"] = said.environment
-    if said.compute is not None:
-        job["compute"] = said.compute
+    if deployment.environment is not None:
+        job["environment"] = deployment.environment
+    if deployment.compute is not None:
+        job["compute"] = deployment.compute
     return job
 
 
-def named(said: BatchDeployment, endpoint: str | None, name: str | None, compute: str | None) -> BatchDeployment:
-    """What a file says, with what options say instead."""
+def named(deployment: BatchDeployment, endpoint: str | None, name: str | None, compute: str | None) -> BatchDeployment:
+    """A deployment's file, overridden by options."""
     return replace(
-        said, endpoint=endpoint or said.endpoint, name=name or said.name, compute=compute or said.compute
-    )  # fmt: skip
+        deployment,
+        endpoint=endpoint or deployment.endpoint,
+        name=name or deployment.name,
+        compute=compute or deployment.compute,
+    )
 
 
 def _path(name: str) -> str:

@@ -43,7 +43,7 @@ class Endpoints(Group):
         self.calls.send("DELETE", _path(name))
 
     def deploy(self, name: str, deployment: str, new: NewDeployment) -> EndpointView:
-        """Make a deployment, or replace it without a lost request."""
+        """Create a deployment, or replace it without losing a request."""
         path = f"{_path(name)}/deployments/{segment(deployment, 'deployment')}"
         return self.calls.read(EndpointView, "PUT", path, message=new, again=False, timeout_s=LONG_S)
 
@@ -56,7 +56,7 @@ class Endpoints(Group):
         return self.calls.read(EndpointKeys, "GET", f"{_path(name)}/keys")
 
     def invoke(self, name: str, body: str, deployment: str | None = None) -> EndpointAnswer:
-        """Ask an endpoint by way of the server."""
+        """Send a request to an endpoint through the server."""
         with checking():
             message = EndpointRequest(body, deployment)
         return self.calls.read(
@@ -64,16 +64,16 @@ class Endpoints(Group):
         )
 
     def renew_key(self, name: str, kind: KeyKind) -> EndpointKeys:
-        """Make a key anew."""
+        """Regenerate a key."""
         message = NewEndpointKey(kind)
         return self.calls.read(EndpointKeys, "POST", f"{_path(name)}/keys", message=message, again=False)
 
     def report(self, run: str, report: ServingReport) -> ServingOrders:
-        """What a run of an endpoint says, as its own processes do."""
+        """Send the report of an endpoint's run, as its own processes do."""
         return self.calls.read(ServingOrders, "POST", run_path(run, "serving"), message=report)
 
     def routes(self, run: str, seen: int = -1, wait_s: float = 0.0) -> RouteTable:
-        """What a front door is told."""
+        """The route table for a front door."""
         query = {"seen": seen, "wait_s": wait_s}
         return self.calls.read(RouteTable, "GET", run_path(run, "serving/routes"), query=query)
 
@@ -91,7 +91,7 @@ def traffic_changes(
     errors_percent: float = 2.0,
     slower: float = 2.0,
 ) -> EndpointChanges:
-    """Other shares of the traffic, checked; `canary`: a deployment that gives its share back where it does worse."""
+    """New shares of the traffic, validated; `canary`: a deployment that loses its share where it does worse."""
     with checking():
         rules = None if canary is None else CanaryRules(canary, errors_percent, slower)
         return EndpointChanges(traffic=traffic, mirror_traffic=mirror, canary=rules)

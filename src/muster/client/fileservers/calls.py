@@ -38,12 +38,12 @@ class FileServers(Group):
         return self.calls.read(FileServerView, "PATCH", _path(name), message=changes)
 
     def fill(self, name: str, source: str, to: str = "") -> FileServerView:
-        """Have it hold what a source holds; asked again, it fetches what has changed since."""
+        """Fill it from a source; repeated, it fetches what has changed since."""
         message = NewFill(source, to)
         return self.calls.read(FileServerView, "POST", f"{_path(name)}/fills", message=message, again=False)
 
     def restart(self, name: str) -> FileServerView:
-        """Start one that failed or was stopped; one that serves is started anew."""
+        """Restart a file server, or start one that failed or was stopped."""
         return self.calls.read(FileServerView, "POST", f"{_path(name)}/restart", again=False)
 
     def delete(self, name: str, keep_data: bool = False) -> None:
@@ -51,7 +51,7 @@ class FileServers(Group):
         self.calls.send("DELETE", _path(name), query={"keep_data": keep_data})
 
     def until_served(self, name: str, told: Callable[[FileServerView], None] = lambda view: None) -> FileServerView:
-        """Wait until it serves, or cannot."""
+        """Wait until it serves, or fails."""
         while True:
             view = self.show(name)
             told(view)
@@ -66,7 +66,7 @@ class FileServers(Group):
         to: str,
         told: Callable[[FileServerView, FillView], None] = lambda view, fill: None,
     ) -> FillView:
-        """Wait until a source is there, or cannot be brought."""
+        """Wait until a source is filled in, or fails."""
         while True:
             view = self.show(name)
             fill = fill_of(view, source, to)
@@ -86,7 +86,7 @@ class FileServers(Group):
 
 
 def fill_of(view: FileServerView, source: str, to: str) -> FillView:
-    """One of a file server's fills; the address may have had its version fixed."""
+    """One of a file server's fills; its address may have had its version fixed."""
     inside = [fill for fill in view.fills if fill.to == to.strip("/")]
     if not inside:
         raise UserError(f"{source} is not being brought to {view.name} any more", "Somebody has taken it back.")

@@ -1,1 +1,1 @@
-"""Brings what other tools recorded into a workspace."""
+"""Imports what other tools recorded into a workspace."""

@@ -15,13 +15,13 @@ Store = FileStore | ServerStore | SqliteStore
 
 
 def open_store(uri: str, token: str = "") -> Store:
-    """A folder, a file of SQLite or a server; refuses what is none of them."""
+    """Open a folder, an SQLite file or a server; refuses anything else."""
     parts = urlsplit(uri)
     if parts.scheme in ("http", "https"):
         shown = f"{parts.scheme}://{parts.netloc}"
         return ServerStore(MlflowCalls(Address(shown, token), parts.path.rstrip("/"), external=True))
     if parts.scheme == "sqlite":
-        # Three slashes are before a path from here, four before one from the root.
+        # Three slashes precede a relative path, four an absolute one.
         path = Path(unquote(uri.removeprefix("sqlite:///"))).expanduser()
     elif parts.scheme in ("", "file"):
         path = Path(unquote(parts.path) if parts.scheme == "file" else uri).expanduser()

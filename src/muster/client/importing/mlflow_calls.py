@@ -1,4 +1,4 @@
-"""MLflow's REST protocol as a client: of a server to read from, and of Muster's own to write to."""
+"""A client of MLflow's REST protocol: for a server to read from, and for Muster's own to write to."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class MlflowCalls:
                 return
 
     def each_got(self, call: str, part: str, **query: str | int) -> Iterator[Record]:
-        """The same for searches that are asked for by GET."""
+        """The same for searches by GET."""
         token: Json = None
         while True:
             found = self.get(call, **query, **({"page_token": str(token)} if token else {}))
@@ -55,8 +55,8 @@ class MlflowCalls:
 
     def artifacts(self, root: str, path: str = "") -> Iterator[str]:
         """Every file below an address of the form `EXPERIMENT/RUN/artifacts`, relative to it."""
-        asked = f"{root}/{path}" if path else root
-        found = self._json("GET", f"{_ARTIFACTS}?{urlencode({'path': asked})}", None)
+        folder = f"{root}/{path}" if path else root
+        found = self._json("GET", f"{_ARTIFACTS}?{urlencode({'path': folder})}", None)
         for item in records(found, "files"):
             inner = f"{path}/{item['path']}" if path else str(item["path"])
             if item.get("is_dir"):
@@ -95,9 +95,9 @@ class MlflowCalls:
         headers = {"Content-Type": "application/json"} if isinstance(body, bytes) else None
         with self._connection.exchange(method, self._prefix + target, body=body, headers=headers) as response:
             if response.status >= 400:
-                said = response.read()[:500].decode(errors="replace")
+                text = response.read()[:500].decode(errors="replace")
                 kind = NotFound if response.status == 404 else MusterError
-                raise kind(f"{self._connection.address.shown} answered {response.status} to {target[:120]}: {said}")
+                raise kind(f"{self._connection.address.shown} answered {response.status} to {target[:120]}: {text}")
             yield response
 
 

@@ -1,4 +1,4 @@
-"""Runs of an MLflow store become runs of the workspace; what was brought in before is left as it is."""
+"""Imports runs of an MLflow store into the workspace; runs that were imported before are left unchanged."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from muster.errors import NotFound
 from muster.wire.codec import Json
 
 SOURCE_TAG = "mlflow.importedFrom"
-"""The id that a run had where it came from."""
+"""The id of the run in its original store."""
 _BATCH = 1000
 _LABELS = 100
 
 
 class Importer:
-    """Brings runs in, one after another."""
+    """Imports runs one after another."""
 
     def __init__(self, store: Store, target: MlflowCalls, say: Callable[[str], None]) -> None:
         self._store = store
@@ -29,16 +29,16 @@ class Importer:
 
     def run(self) -> tuple[int, int]:
         """How many runs were imported, and how many were here already."""
-        brought = known = 0
+        imported = known = 0
         for stored in self._store.runs():
             experiment = self._experiment(stored.experiment)
             if stored.id in self._known[experiment]:
                 known += 1
                 continue
-            self._bring(stored, experiment)
+            self._import(stored, experiment)
             self._say(f"{stored.experiment}: {stored.name or stored.id}")
-            brought += 1
-        return brought, known
+            imported += 1
+        return imported, known
 
     def _experiment(self, name: str) -> str:
         if name not in self._experiments:
@@ -52,7 +52,7 @@ class Importer:
         return self._experiments[name]
 
     def _imported(self, experiment: str) -> Iterator[str]:
-        """Runs that came from elsewhere and are whole: one that broke off is brought in again."""
+        """Completely imported runs; an interrupted import is repeated."""
         body: Record = {
             "experiment_ids": [experiment],
             "filter": f"tags.`{SOURCE_TAG}` != '' AND attributes.status != 'RUNNING'",
@@ -61,7 +61,7 @@ class Importer:
             tags = records(_part(run, "data"), "tags")
             yield from (str(tag["value"]) for tag in tags if tag["key"] == SOURCE_TAG)
 
-    def _bring(self, stored: StoredRun, experiment: str) -> None:
+    def _import(self, stored: StoredRun, experiment: str) -> None:
         tags = {**stored.tags, SOURCE_TAG: stored.id}
         made = self._target.post(
             "runs/create",
@@ -81,7 +81,7 @@ class Importer:
         for path in self._store.artifacts(stored):
             with self._store.open(stored, path) as stream:
                 self._target.upload(root, path, stream)
-        # Last, so that one that breaks off is known not to be whole.
+        # Last, so that an interrupted import is recognized.
         end: Json = stored.ended if stored.ended is not None else stored.started
         status = stored.status if stored.status in ("FINISHED", "FAILED", "KILLED") else "KILLED"
         self._target.post("runs/update", {"run_id": run_id, "status": status, "end_time": end})

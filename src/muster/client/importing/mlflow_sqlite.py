@@ -1,4 +1,4 @@
-"""MLflow's store in a file of SQLite (`mlflow.db`), which is where newer versions keep runs unless told otherwise."""
+"""MLflow's store in an SQLite file (`mlflow.db`), the default of newer versions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HISTORY = "SELECT value, timestamp, step, is_nan FROM metrics WHERE run_uuid = 
 
 
 class SqliteStore:
-    """A file of SQLite; it is only read."""
+    """An SQLite file, opened read-only."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -70,11 +70,11 @@ class SqliteStore:
         return database
 
     def _artifacts_of(self, uri: str) -> str:
-        """The folder with a run's files; empty where they lie elsewhere than on this machine."""
+        """The folder with a run's files; empty where they are not on this machine."""
         parts = urlsplit(uri)
         if parts.scheme not in ("", "file"):
             return ""
-        # A path without a beginning counts from where MLflow was started, which is mostly beside the database.
+        # A relative path counts from where MLflow was started, which is mostly next to the database.
         return str(self._file.parent / unquote(parts.path))
 
 

@@ -1,4 +1,4 @@
-"""Where MLflow keeps runs: a folder of files (`mlruns`), or a tracking server; a file of SQLite has its own module."""
+"""MLflow's stores: a folder of files (`mlruns`), or a tracking server; an SQLite file has its own module."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Point:
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A run as another store has it."""
+    """A run of another store."""
 
     id: str
     experiment: str
@@ -46,7 +46,7 @@ class StoredRun:
 
 
 class MlflowStore(Protocol):
-    """What is read of a store."""
+    """The interface of a store."""
 
     def runs(self) -> Iterator[StoredRun]: ...
     def history(self, run: StoredRun, metric: str) -> Iterator[Point]: ...
@@ -100,7 +100,7 @@ class FileStore:
             _texts(folder / "params"),
             tags,
             tuple(names_below(folder / "metrics")),
-            # Where the files lie now: the store may have been moved since it was written down.
+            # The current folder of the files: the store may have been moved since.
             str(folder / "artifacts"),
         )
 

@@ -1,4 +1,4 @@
-"""Runs without ranks, which a process outside the cluster makes, logs to and ends: as MLflow's clients do."""
+"""Runs without ranks, which a process outside the cluster begins, logs to and ends, as MLflow's clients do."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def end_run(client: Client, run_id: str, status: str) -> None:
 
 
 def children(client: Client, experiment: str, run_id: str | None = None) -> list[str]:
-    """The runs of an experiment whose parent it is, newest first; without a run those that have any."""
+    """The child runs of a run in an experiment, newest first; without a run all that have a parent."""
     calls = MlflowCalls(client.calls.address)
     try:
         wanted = f"tags.`{PARENT_TAG}` " + ("LIKE '%'" if run_id is None else f"= '{run_id}'")
@@ -50,7 +50,7 @@ def children(client: Client, experiment: str, run_id: str | None = None) -> list
 
 
 def parent(client: Client, run_id: str) -> str | None:
-    """The run that made it; None for a job that was submitted."""
+    """The parent of a run that was logged by a process; None for a submitted job."""
     calls = MlflowCalls(client.calls.address)
     try:
         run = calls.get("runs/get", run_id=run_id)["run"]

@@ -27,7 +27,7 @@ _FOLLOWER = Path(__file__).with_name("event_follower.py")
 
 @wire
 class PieceHead:
-    """What comes next of an event file."""
+    """The header of the next piece of an event file."""
 
     path: str
     offset: int
@@ -35,7 +35,7 @@ class PieceHead:
 
 
 def cache_folder(workspace: str) -> Path:
-    """Where event files lie on this machine."""
+    """The folder of event files on this machine."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return cache / "muster" / "tensorboard" / workspace
 
@@ -48,10 +48,10 @@ class Mirror:
         self._folder = folder
         self._closed = threading.Event()
         self.trouble: dict[str, str] = {}
-        """By run: why its files are not followed."""
+        """By run: why its files cannot be followed."""
 
     def fetch(self, view: RunView) -> int:
-        """Bring what is kept of a run's event files; how many there are."""
+        """Download a run's stored event files; returns how many."""
         found = [file for file in self._client.files(view.id) if MARK in file.path.rpartition("/")[2]]
         for file in found:
             target = self.target(view.id, file.path)
@@ -60,7 +60,7 @@ class Mirror:
         return len(found)
 
     def follow(self, view: RunView) -> None:
-        """Keep up with a run that goes on, in threads: one for each of its nodes."""
+        """Follow an active run in threads, one per node."""
         for node_rank in range(view.num_nodes):
             work = threading.Thread(target=self._follow, args=(view, node_rank), name=f"events-{view.id}", daemon=True)
             work.start()
@@ -69,14 +69,14 @@ class Mirror:
         self._closed.set()
 
     def target(self, run: str, path: str) -> Path:
-        """Where a run's file goes; MusterError for a name that would leave the folder."""
+        """The local path of a run's file; MusterError for a name that would leave the folder."""
         root = self._folder / run
         if not is_safe_path(path) or not is_below(root / path, root):
             raise MusterError(f"the run's file {path!r} would be written outside {root}")
         return root / path
 
     def _follow(self, view: RunView, node_rank: int) -> None:
-        """In a thread: until the run has ended, over as many connections as it takes."""
+        """In a thread: follow until the run has ended, reconnecting as needed."""
         command = ("python3", "-u", "-c", _FOLLOWER.read_text())
         while not self._closed.is_set():
             try:
@@ -97,7 +97,7 @@ class Mirror:
 
 
 class _Writer(End):
-    """Puts the pieces that a follower sends where they belong."""
+    """Writes the pieces that a follower sends to their files."""
 
     def __init__(self, mirror: Mirror, run: str, prefix: str) -> None:
         self._mirror = mirror

@@ -1,4 +1,4 @@
-"""Sends TensorBoard's event files of a rank's folder, and what they grow by. Runs on the node, in the rank's Python.
+"""Sends TensorBoard's event files of a rank, and what is appended to them. Runs on the node, in the rank's Python.
 
 `client.event_files` sends it there as text: standard library only, Python 3.8. For each piece a JSON line says which
 file and how much, then the bytes follow. It ends with its standard input.
@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def event_files() -> Iterator[Tuple[Path, str]]:  # noqa: UP006
-    """Each with the name that the run's files have for it."""
+    """The event files, each with its name among the run's files."""
     for root, prefix in roots():
         for folder, _, names in os.walk(str(root)):
             for name in names:

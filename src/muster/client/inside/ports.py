@@ -1,4 +1,4 @@
-"""Which ports somebody means: numbers, and names of a run's services. Pure."""
+"""Parses ports: numbers, and names of a run's services. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOST = 65_535
 
 @dataclass(frozen=True)
 class Forwarded:
-    """A port of a rank, and the one that it gets here."""
+    """A port of a rank, and its local port."""
 
     remote: int
     local: int | None = None
@@ -22,7 +22,7 @@ class Forwarded:
 
 
 def parse_ports(text: str, services: Mapping[str, int] | None = None) -> Forwarded:
-    """What `PORT`, `LOCAL:PORT`, `NAME` or `LOCAL:NAME` stands for."""
+    """Parse `PORT`, `LOCAL:PORT`, `NAME` or `LOCAL:NAME`."""
     local, _, remote = text.rpartition(":")
     known = services or {}
     if remote in known:
@@ -48,7 +48,7 @@ def services_of(view: RunView) -> dict[str, int]:
 
 
 def service_ports(services: Json) -> dict[str, int]:
-    """Ports by name out of a job's `services`: a mapping to ports, or to mappings that have a `port`."""
+    """Ports by name from a job's `services`: a mapping to ports, or to mappings with a `port`."""
     if not isinstance(services, Mapping):
         return {}
     found: dict[str, int] = {}

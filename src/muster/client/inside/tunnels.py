@@ -1,4 +1,4 @@
-"""Tunnels into a run's nodes: how they are opened, and what is carried through one at this end."""
+"""Tunnels into a run's nodes: opening them, and the client's end of a session."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Tunnels(Group):
     """Calls that lead into nodes."""
 
     def open_tunnel(self, ref: str, target: TunnelTarget, node_rank: int | None = None) -> OpenTunnel:
-        """A way into the node of a rank; it is the caller's to close."""
+        """Open a tunnel to the node of a rank; the caller must close it."""
         message = NewTunnel(target, node_rank)
         view = self.calls.read(TunnelView, "POST", run_path(ref, "tunnels"), message=message, again=False)
         path = f"{API}/tunnels/{quote(view.id, safe='')}"
@@ -45,7 +45,7 @@ class Tunnels(Group):
     def stacks(
         self, ref: str, rank: int | None = None, node_rank: int | None = None
     ) -> tuple[TunnelView, StacksReport]:
-        """Where the Python processes of one node are, or of one rank."""
+        """The stacks of the Python processes of one node, or of one rank."""
         tunnel = self.open_tunnel(ref, TunnelTarget("stacks", rank), node_rank)
         report = _Collected()
         Session(tunnel, {}, {frames.DATA: report}).run()
@@ -53,7 +53,7 @@ class Tunnels(Group):
 
 
 class Session:
-    """What is carried through one tunnel at this end; a loop of its own, for one thread."""
+    """The client's end of one tunnel, with a loop of its own, for one thread."""
 
     def __init__(self, tunnel: OpenTunnel, sources: Mapping[bytes, End], sinks: Mapping[bytes, End]) -> None:
         self._view = tunnel.view
@@ -68,16 +68,16 @@ class Session:
             os.set_blocking(end, False)
 
     def send(self, data: bytes) -> None:
-        """One frame more; callable from a signal handler."""
+        """Send a frame; callable from a signal handler."""
         self._outgoing.send(data)
         with suppress(OSError):
             os.write(self._wake_write, b"\0")
 
     def run(self, ended: Callable[[], bool] = lambda: False) -> int:
-        """Carry until what runs there has ended; its exit code.
+        """Carry data until the remote command has ended; returns its exit code.
 
-        Conflict where the node says what is wrong, ServerUnavailable where the tunnel was cut. `ended` is asked
-        whether this side has had enough; the tunnel is closed then, and the code is 0.
+        Raises Conflict where the node reports an error, ServerUnavailable where the tunnel was cut. When `ended`
+        returns true, the tunnel is closed and the code is 0.
         """
         try:
             while True:
@@ -89,7 +89,7 @@ class Session:
                 if self._incoming.ended:
                     raise self._cut()
                 if self._outgoing.broken:
-                    # What it said last may still be on its way here.
+                    # Its last frames may still be in transit.
                     self._outgoing.drop_sources()
                 waiting.watch(self._wake)
                 if self._wake in waiting.wait():
@@ -123,7 +123,7 @@ class Session:
 
 @dataclass
 class _Collected(End):
-    """What comes, kept."""
+    """Collects what arrives."""
 
     _data: bytearray = field(default_factory=bytearray)
 

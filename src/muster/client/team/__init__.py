@@ -1,1 +1,1 @@
-"""A team's server: logging in, which servers and folders are known and trusted."""
+"""A team's server: logging in, known servers, trusted folders."""

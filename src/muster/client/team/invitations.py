@@ -1,4 +1,4 @@
-"""Tokens for those who have none yet: by a first-time link, or by single sign-on."""
+"""First tokens: by a first-time link, or by single sign-on."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from muster.wire.people import INVITE_PREFIX
 
 @dataclass(frozen=True)
 class Link:
-    """What somebody was given to log in with: an address, perhaps with an invitation behind the `#`.
+    """A login link: an address, perhaps with an invitation behind the `#`.
 
-    Behind the invitation stands the fingerprint of a certificate that nobody else vouches for: whoever was given the
-    link knows the server by it.
+    Behind the invitation follows the fingerprint of a self-signed certificate, by which the client recognizes the
+    server.
     """
 
     url: str
@@ -47,5 +47,5 @@ def sign_on(link: Link, certificate: str | None, show: Callable[[Code], None]) -
 
 
 def join(link: Link, certificate: str | None) -> str:
-    """A token for an invitation, which is used up by this."""
+    """Exchange an invitation, which works once, for a token."""
     return Client(Address(link.url, "", certificate)).join(link.invite, socket.gethostname()[:100]).token

@@ -1,4 +1,4 @@
-"""What a user's own configuration folder knows: the server they logged in to, and the workspaces they have used."""
+"""The user's configuration folder: the server they logged in to, and the workspaces they have used."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def servers_dir() -> Path:
 
 
 def user_server() -> Path | None:
-    """The folder of the server that commands use where no folder has a workspace; None: nobody logged in."""
+    """The folder of the server that commands use where no folder has a workspace; None: not logged in."""
     try:
         name = json.loads(_pointer().read_bytes())["server"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -31,7 +31,7 @@ def user_server() -> Path | None:
 
 
 def use_server(folder: Path) -> None:
-    """Have commands use this server where no folder has a workspace."""
+    """Make commands use this server where no folder has a workspace."""
     write_file(_pointer(), json.dumps({"server": folder.name}), mode=PRIVATE)
 
 
@@ -40,14 +40,14 @@ def use_no_server() -> None:
 
 
 def used_workspaces() -> list[Path]:
-    """Folders of workspaces that the user made or trusted, the newest first, as far as they are still there."""
+    """Existing folders of workspaces that the user created or trusted, the newest first."""
     found: dict[Path, float] = {}
     for mark in (config_dir() / "trusted").glob("*.json"):
         with suppress(OSError, ValueError, KeyError, TypeError):
-            said = json.loads(mark.read_bytes())
-            root = Path(said["workspace"])
+            record = json.loads(mark.read_bytes())
+            root = Path(record["workspace"])
             if (root / "workspace.json").is_file():
-                found[root] = max(found.get(root, 0.0), float(said["at"]))
+                found[root] = max(found.get(root, 0.0), float(record["at"]))
     return sorted(found, key=lambda root: -found[root])
 
 

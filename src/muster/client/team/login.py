@@ -1,4 +1,4 @@
-"""Logging in to a team's server: its certificate is known by its fingerprint, and remembered for a user or a folder."""
+"""Login to a team's server: its certificate is checked by its fingerprint, and stored for a user or a folder."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CERTIFICATE, TOKEN = "server.crt", "server.token"
 
 
 def server_url(text: str) -> str:
-    """An address as it is remembered: with scheme and port."""
+    """The address in its stored form: with scheme and port."""
     url = text if "://" in text else f"https://{text}"
     parts = urlsplit(url)
     if parts.scheme not in ("https", "http") or not parts.hostname or parts.path.strip("/") or "@" in parts.netloc:
@@ -40,7 +40,7 @@ def server_url(text: str) -> str:
 
 
 def certificate_of(url: str) -> str:
-    """The certificate that a server shows, whoever vouches for it."""
+    """The certificate that a server presents, trusted or not."""
     parts = urlsplit(url)
     address = (parts.hostname or "", parts.port or SERVER_PORT)
     try:
@@ -53,9 +53,9 @@ def certificate_of(url: str) -> str:
 
 
 def pinned_certificate(url: str, wanted: str | None, typed: str = "") -> str | None:
-    """The certificate to pin; None for a server that this machine's authorities vouch for and nobody pinned.
+    """The certificate to pin; None for a server whose certificate this machine trusts and nobody pinned.
 
-    `typed`: what to log in with again, where that is more than the address.
+    `typed`: what to repeat the login with, where that is more than the address.
     """
     if url.startswith("http://"):
         if wanted:
@@ -75,7 +75,7 @@ def pinned_certificate(url: str, wanted: str | None, typed: str = "") -> str | N
 
 
 def remember(url: str, token: str, certificate: str | None, folder: Path | None = None) -> Path:
-    """Keep a server for a folder, or for the user; returns where."""
+    """Store a server for a folder, or for the user; returns the folder it is stored in."""
     root = (folder.resolve() / FOLDER) if folder else known.servers_dir() / _name_of(url)
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     (root / ".gitignore").write_text("*\n")
@@ -86,7 +86,7 @@ def remember(url: str, token: str, certificate: str | None, folder: Path | None 
         (root / CERTIFICATE).unlink(missing_ok=True)
     entry = ServerEntry(url, TOKEN, CERTIFICATE if certificate else None)
     made = WorkspaceFile(uuid.uuid4().hex, urlsplit(url).hostname or "server", time.time(), entry)
-    # First, so that whoever finds the file finds it trusted.
+    # First, so that the file is trusted as soon as it is visible.
     trust.trust(root, made.id)
     write_file(WorkspacePaths(root).config, json.dumps(to_json(made), indent=2), mode=PRIVATE)
     if folder is None:
@@ -110,7 +110,7 @@ def forget(folder: Path | None = None) -> str | None:
 
 
 def refuse_own_runs(folder: Path | None) -> None:
-    """Refuse a folder whose workspace has runs of its own; None: no folder is meant."""
+    """Refuse a folder whose workspace has runs of its own; None: there is no folder."""
     if folder is None:
         return
     root = folder.resolve() / FOLDER

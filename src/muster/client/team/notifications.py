@@ -1,4 +1,4 @@
-"""Notifications: receivers, and who is told of one run."""
+"""Notifications: receivers, and watches of one run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TEST_S = 90.0
 
 
 class Notifications(Group):
-    """Who is told of what."""
+    """Calls about notifications."""
 
     def receivers(self) -> list[ReceiverView]:
         """Receivers of the workspace."""
@@ -28,7 +28,7 @@ class Notifications(Group):
     def add_receiver(
         self, name: str, address: str, when: Sequence[str] = USUAL, runs: Runs = "mine", quiet_s: float = QUIET_S
     ) -> AddedReceiver:
-        """Make a receiver; what signs its messages is in this answer alone."""
+        """Create a receiver; the secret that signs its messages is only in this answer."""
         with checking():
             made = NewReceiver(name, address, tuple(when), runs, quiet_s)
         return self.calls.read(AddedReceiver, "POST", "/notifications", message=made, again=False)
@@ -37,16 +37,16 @@ class Notifications(Group):
         self.calls.send("DELETE", f"/notifications/{segment(name, 'receiver')}")
 
     def test_receiver(self, name: str) -> TestedReceiver:
-        """Have the server send something there now, and say what came of it."""
+        """Have the server send a test now; returns the outcome."""
         path = f"/notifications/{segment(name, 'receiver')}/test"
         return self.calls.read(TestedReceiver, "POST", path, again=False, timeout_s=_TEST_S)
 
     def watches(self, ref: str) -> list[ReceiverView]:
-        """Who is told of one run in particular."""
+        """Receivers that are notified about this run in particular."""
         return list(self.calls.each(ReceiverView, run_path(ref, "notifications")))
 
     def watch(self, ref: str, to: str, when: Sequence[str] = USUAL, quiet_s: float = QUIET_S) -> ReceiverView:
-        """Have a receiver or an address told of one run."""
+        """Notify a receiver or an address about one run."""
         with checking():
             asked = NewWatch(to, tuple(when), quiet_s)
         return self.calls.read(ReceiverView, "POST", run_path(ref, "notifications"), message=asked, again=False)

@@ -22,16 +22,16 @@ _WAIT_S = 5.0
 
 @dataclass(frozen=True)
 class Code:
-    """What somebody has to do in a browser."""
+    """What the person has to do in a browser."""
 
     url: str
     code: str
     whole_url: str
-    """With the code in it; empty where the service gives none."""
+    """The URL with the code in it; empty where the service gives none."""
 
 
 def id_token(sso: SsoView, show: Callable[[Code], None], pause: Callable[[float], None] = time.sleep) -> str:
-    """Have somebody sign on, and return what the service says of them; `show` tells them where and with which code."""
+    """Have the person sign on, and return their ID token; `show` displays the URL and the code."""
     described = _call(f"{_secure(sso.issuer)}/.well-known/openid-configuration")
     asked_at = described.get("device_authorization_endpoint")
     token_url = described.get("token_endpoint")
@@ -43,10 +43,10 @@ def id_token(sso: SsoView, show: Callable[[Code], None], pause: Callable[[float]
     begun = _call(_secure(asked_at), {"client_id": sso.client_id, "scope": _SCOPE})
     show(Code(begun["verification_uri"], begun["user_code"], begun.get("verification_uri_complete", "")))
     wait_s, deadline = float(begun.get("interval") or _WAIT_S), time.monotonic() + float(begun.get("expires_in") or 600)
-    asked = {"grant_type": _GRANT, "client_id": sso.client_id, "device_code": begun["device_code"]}
+    request = {"grant_type": _GRANT, "client_id": sso.client_id, "device_code": begun["device_code"]}
     while time.monotonic() < deadline:
         pause(wait_s)
-        answer = _call(_secure(token_url), asked, refusals=True)
+        answer = _call(_secure(token_url), request, refusals=True)
         if token := answer.get("id_token"):
             return token
         if answer.get("error") == "slow_down":

@@ -1,7 +1,7 @@
-"""Which workspace folders are used without asking: those that this user made here, or has said so of.
+"""Which workspace folders are trusted: those that this user created here, or has explicitly trusted.
 
-A workspace's file names programs that its server runs and servers that tokens are sent to. One that came with a clone,
-an archive or from another user must not do that because somebody typed `muster ps` below it.
+A workspace's file names programs that its server runs and servers that tokens are sent to. A file that came with a
+clone, an archive or from another user must not have that effect just because somebody typed `muster ps` below it.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from muster.host.files import PRIVATE, write_file
 from muster.paths import WorkspacePaths
 
 VARIABLE = "MUSTER_TRUSTED"
-"""Folders that are trusted, separated by colons, or `*`: for machines where nobody can be asked."""
+"""Trusted folders, separated by colons, or `*`: for machines where nobody can be asked."""
 
 
 class Untrusted(AccessDenied):
-    """A workspace folder that somebody else made, as far as is known here."""
+    """A workspace folder that this user did not create, as far as is known here."""
 
     code = "untrusted"
 
@@ -38,7 +38,7 @@ class Untrusted(AccessDenied):
 
 
 def require(root: Path, workspace_id: str) -> None:
-    """Refuse a folder that this user did not make here, until it is trusted."""
+    """Refuse a folder that this user did not create here, until it is trusted."""
     if _listed(root, os.environ) or _is_home(root) or _mark(root, workspace_id).exists():
         if loose := _writable_by_others(root):
             raise AccessDenied(f"{loose} can be written by everybody on this machine", f"chmod o-w {loose}")
@@ -48,14 +48,14 @@ def require(root: Path, workspace_id: str) -> None:
 
 
 def trust(root: Path, workspace_id: str) -> None:
-    """Remember that this user made a workspace, or trusts it."""
-    said = {"workspace": str(root.resolve()), "id": workspace_id, "at": time.time()}
+    """Remember that this user created a workspace, or trusts it."""
+    record = {"workspace": str(root.resolve()), "id": workspace_id, "at": time.time()}
     try:
         mark = _mark(root, workspace_id)
         mark.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_file(mark, json.dumps(said), mode=PRIVATE)
+        write_file(mark, json.dumps(record), mode=PRIVATE)
     except OSError:
-        # A home that cannot be written to: whoever made the workspace will be asked for MUSTER_TRUSTED.
+        # The home is not writable: even its creator will be asked to set MUSTER_TRUSTED.
         return
 
 
@@ -64,7 +64,7 @@ def distrust(root: Path, workspace_id: str) -> None:
 
 
 def _mark(root: Path, workspace_id: str) -> Path:
-    """The file that says so; with the id, because another workspace may come to lie in the same folder."""
+    """The file that records trust; with the id, because another workspace may later be in the same folder."""
     base = known.config_dir() / "trusted"
     named = hashlib.sha256(b"\0".join([os.fsencode(root.resolve()), workspace_id.encode()]))
     return base / f"{named.hexdigest()[:32]}.json"
@@ -79,12 +79,12 @@ def _listed(root: Path, environ: Mapping[str, str]) -> bool:
 
 
 def _is_home(root: Path) -> bool:
-    """Whether it is the user's own, in the home folder, where nobody else writes."""
+    """Whether it is the user's own workspace in the home folder, where nobody else can write."""
     return root.resolve() == Path.home().resolve() / root.name and not _other_owner(root)
 
 
 def _other_owner(root: Path) -> str:
-    """Who else has the folder or its file; empty where nobody does."""
+    """Another owner of the folder or its file; empty: none."""
     for path in (root, WorkspacePaths(root).config):
         if path.exists() and path.stat().st_uid != os.getuid():
             return f"the user {path.owner()}" if _has_name(path) else f"the user id {path.stat().st_uid}"

@@ -39,10 +39,10 @@ def bubblewrap() -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NoSandbox(f"bubblewrap cannot be run: {error}") from error
     if done.returncode != 0:
-        said = done.stderr.decode(errors="replace").strip().splitlines()
+        errors = done.stderr.decode(errors="replace").strip().splitlines()
         raise NoSandbox(
-            f"bubblewrap fails here ({said[-1] if said else f'exit code {done.returncode}'}): the kernel must let this "
-            "account make user namespaces, and a container must be allowed to"
+            f"bubblewrap fails here ({errors[-1] if errors else f'exit code {done.returncode}'}): the kernel must let "
+            "this account make user namespaces, and a container must be allowed to"
         )
     return program
 
