@@ -11,7 +11,7 @@ from muster.errors import JobError
 from muster.job.spec import JobSpec
 
 VARIABLE = "ARRAY_VALUE"
-"""What each run finds its value in."""
+"""The variable in which each run finds its value."""
 TAG = "array"
 MOST = 10_000
 _RANGE = re.compile(r"(\d+)-(\d+)(?::(\d+))?")
@@ -58,12 +58,12 @@ def _values(part: str, text: str) -> Sequence[str]:
 
 
 def array_name(spec: JobSpec) -> str:
-    """What the runs have as their tag, unlike that of any other array."""
+    """The tag of the runs, unique among arrays."""
     return f"{_title(spec)}-{secrets.token_hex(3)}"
 
 
 def member(spec: JobSpec, value: str, array: str) -> JobSpec:
-    """One of the runs: with its value, a name that tells it, and what finds all of them."""
+    """The job of one run: with its value, a name that shows it, and the array's tag."""
     ending = re.sub(r"[^\w.-]+", "-", value)
     named = {"name": f"{spec.name}-{ending}"} if spec.name else {}
     return spec.model_copy(

@@ -1,4 +1,4 @@
-"""What the terminal can show, and the few colours that Muster uses."""
+"""Capabilities of the terminal, and the few colours that Muster uses."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _CODES = {
 }
 PATIENCE_S = 2.0
 _COLOR = re.compile(r"(\x1b\[(?:0|[12]|3[1-6]|9[0-7])(?:;(?:[12]|3[1-6]))*m)")
-"""As `Paint` writes it."""
+"""A colour sequence as `Paint` writes it."""
 _RANK_COLORS = ("36", "35", "33", "32", "34", "96", "95", "93", "92", "94")
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Whether a stream is a screen on which lines can be drawn again."""
+    """Whether a stream is a terminal on which lines can be redrawn."""
     try:
         return stream.isatty() and os.environ.get("TERM") != "dumb"
     except ValueError:  # closed
@@ -39,7 +39,7 @@ def is_terminal(stream: TextIO) -> bool:
 
 
 def columns(stream: TextIO) -> int | None:
-    """How many characters a line has on a screen; None where nothing wraps, such as in a pipe."""
+    """The width of a terminal; None where nothing wraps, such as in a pipe."""
     if not is_terminal(stream):
         return None
     given = os.environ.get("COLUMNS", "")
@@ -85,20 +85,20 @@ class Paint:
 
 
 def safe(text: str) -> str:
-    """Lines for a terminal: what others wrote into them can colour, but not move, erase, hide or turn around."""
+    """Lines for a terminal: text of others may have colours, but cannot move, erase, hide or reverse anything."""
     if text.isprintable():
         return text
     return "".join(part if _COLOR.fullmatch(part) else printable(part, lines=True) for part in _COLOR.split(text))
 
 
 def print_lines(lines: Iterable[str], file: TextIO | None = None) -> None:
-    """Print lines that may hold names, notes or messages which others wrote."""
+    """Print lines that may contain names, notes or messages of others."""
     print(safe("\n".join(lines)), file=file or sys.stdout, flush=True)
 
 
 @contextmanager
 def patience(text: str) -> Iterator[None]:
-    """Say on a terminal what is waited for, and for how long, once it takes longer than two seconds."""
+    """Show on a terminal what is waited for, and for how long, once it takes longer than two seconds."""
     if not is_terminal(sys.stderr):
         yield
         return
@@ -109,7 +109,7 @@ def patience(text: str) -> Iterator[None]:
         while not ended.wait(pause_s):
             pause_s = 1.0
             line = f"{text}  {duration(time.monotonic() - began)}"
-            # A line that wraps is not taken back by the next one.
+            # A wrapped line cannot be overwritten by the next one.
             sys.stderr.write(f"\r\x1b[K{shorten(safe(line), (columns(sys.stderr) or 80) - 1)}")
             sys.stderr.flush()
 

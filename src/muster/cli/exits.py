@@ -42,7 +42,7 @@ EXIT_INTERRUPTED = 130
 EXIT_PIPE = 141
 
 EXIT_CODES = {states.COMPLETED: 0, states.FAILED: EXIT_FAILED, states.CANCELED: EXIT_INTERRUPTED}
-"""Of a command that ran something to its end."""
+"""Exit codes of a command that followed a run to its end."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -67,7 +67,7 @@ def guarded(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _trusting(work: Callable[[], R]) -> R:
-    """Do it; where a workspace is not trusted yet and somebody is there, ask once and do it again."""
+    """Run the command; where a workspace is not trusted yet, ask on a terminal once and run it again."""
     try:
         return work()
     except Untrusted as error:
@@ -103,14 +103,14 @@ def report(error: BaseException) -> int:
 
 
 def reader_is_gone(error: BaseException) -> bool:
-    """Whether the output has nobody left: a closed pipe, or a terminal that was closed."""
+    """Whether nobody reads the output any more: a closed pipe, or a closed terminal."""
     return isinstance(error, BrokenPipeError) or (
         isinstance(error, OSError) and error.filename is None and error.errno in (errno.EPIPE, errno.EIO)
     )
 
 
 def silence_output() -> None:
-    """Send the rest nowhere, or the interpreter complains about it when it ends."""
+    """Discard further output, or the interpreter complains when it exits."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -133,7 +133,7 @@ def _is_about_a_run(error: MusterError) -> bool:
 
 
 def _looked_in() -> str:
-    """Where a run was looked for, since another workspace may have it."""
+    """The workspace in which a run was looked for, since it may be in another one."""
     try:
         ref = find_workspace()
     except MusterError:
@@ -150,10 +150,10 @@ def _print_error(message: str, hint: str = "") -> None:
 
 
 def _print_fault(error: BaseException) -> None:
-    said = f"{type(error).__name__}: {error}".splitlines()[0][:300]
+    summary = f"{type(error).__name__}: {error}".splitlines()[0][:300]
     where = _keep_traceback(error)
     _print_error(
-        f"Muster itself failed: {said}",
+        f"Muster itself failed: {summary}",
         (f"The details are in {where}\n" if where else "") + "Please report it. Runs that were started go on.",
     )
 

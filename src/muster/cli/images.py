@@ -1,4 +1,4 @@
-"""Images that Muster made on this machine, as `muster env` shows and removes them."""
+"""Images that Muster built on this machine, for `muster env` to show and remove."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Image:
     kept: Kept
 
     def is_meant_by(self, text: str) -> bool:
-        """Whether it is named, by the beginning of its id or by its name."""
+        """Whether a text names it: a prefix of its id, or its name."""
         return self.kept.key.startswith(text) or text in self.kept.names
 
     def remove(self) -> bool:
@@ -31,7 +31,7 @@ class Image:
 
 
 def images_here() -> list[Image]:
-    """Every image that Muster made, by engine, the one used last first."""
+    """Every image that Muster built, by engine, the last used first."""
     found = []
     for kind in KINDS:
         program = kind if kind == APPTAINER else shutil.which(kind)

@@ -1,4 +1,4 @@
-"""Ctrl-C while a run is made or followed. Loaded before anything is submitted, so it imports little."""
+"""Ctrl-C during submission and following. Imported before anything is submitted, so it imports little."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from muster.wire.runs import RunView
 
 
 class Interrupts:
-    """Counts Ctrl-C; breaks off only a wait, so that nothing half done is left. After `held` of them it always does."""
+    """Counts Ctrl-C; interrupts only waits, so that nothing is left half done. After `held` of them it always does."""
 
     def __init__(self, held: int | None = None) -> None:
         self.count = 0
@@ -21,7 +21,7 @@ class Interrupts:
         self._waiting = False
 
     def __enter__(self) -> Self:
-        # SIGTERM ends the client alone, as a closed terminal does, but leaves the screen in order.
+        # SIGTERM ends only the client, as a closed terminal does, but restores the screen.
         self._before = {
             signal.SIGINT: signal.signal(signal.SIGINT, self._pressed),
             signal.SIGTERM: signal.signal(signal.SIGTERM, _leave),
@@ -56,7 +56,7 @@ class Cancelling(Protocol):
 
 
 def submitted(client: Cancelling, ask: Callable[[], RunView], then: Callable[[RunView], object]) -> RunView:
-    """The run that `ask` makes, after `then` was done with it; Ctrl-C meanwhile cancels it."""
+    """Submit by `ask`, then call `then` with the run; Ctrl-C meanwhile cancels it."""
     view: RunView | None = None
     try:
         with Interrupts(held=1) as interrupts:

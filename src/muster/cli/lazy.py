@@ -1,4 +1,4 @@
-"""Commands by their words: a command's module is imported when it is called, and not for the list of commands."""
+"""Lazy commands: a command's module is imported when it is called, not for the list of commands."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from muster.cli.text import folded
 from muster.wire.text import refused_value
 
 _NAME = len("batch-endpoint")
-"""Room for the name of a command in the list."""
+"""Width of the name column in the list of commands."""
 _WHOLE = 1000
-"""More characters than a sentence of help has."""
+"""A limit that no help text reaches, so that it is never cut."""
 WORKSPACE_HELP = "Use this workspace instead of the one of the current folder (MUSTER_WORKSPACE)."
 
 MEANT = {
@@ -39,34 +39,34 @@ MEANT = {
     "online-endpoint": "endpoint", "online-deployment": "endpoint deploy",
     "batch-deployment": "batch-endpoint deploy",
 }  # fmt: skip
-"""What other tools call it."""
+"""Commands of other tools, and Muster's equivalent."""
 MEANT_IN_GROUPS = {
     "get-credentials": "keys", "regenerate-keys": "keys --regenerate", "get-logs": "logs", "list-jobs": "runs",
     "update": "traffic", "create": "register", "archive": "promote --stage Archived", "ls": "list", "rm": "delete",
     "remove": "delete",
 }  # fmt: skip
-"""The same behind a group's name."""
+"""The same for commands of groups."""
 
 Command: TypeAlias = TyperCommand | TyperGroup
 
 
 @dataclass(frozen=True)
 class Word:
-    """One row of the table of commands."""
+    """An entry of the table of commands."""
 
     target: str
     """`module:attribute` below `cli.commands`: a function, or those of a group, which are named like its commands."""
     help: str
     example: str = ""
-    """Of a group; a command has its own."""
+    """The example of a group; commands have their own."""
     takes_script: bool = False
     otherwise: str = ""
-    """The command of a group that is meant where its first word is none of them."""
+    """The default command of a group, where its first word is not a command."""
 
 
 @dataclass(frozen=True)
 class Completion:
-    """What a shell is offered for a word that is half typed."""
+    """Shell completions of an unfinished word."""
 
     value: str
     help: str
@@ -74,7 +74,7 @@ class Completion:
 
 
 class Commands(Mapping[str, Command]):
-    """The commands of a table, each loaded when it is asked for."""
+    """The commands of a table, each imported on demand."""
 
     def __init__(self, words: Mapping[str, Word]) -> None:
         self._words = words
@@ -125,28 +125,28 @@ def lazy_group(panels: Mapping[str, Mapping[str, Word]]) -> type[TyperGroup]:
 
 
 def _put_right(error: Any, typed: str, table: Mapping[str, str], known: Container[str]) -> None:
-    """Name the command that other tools call by the word that was typed, where there is one."""
+    """Suggest Muster's command for a word of another tool, where there is one."""
     meant = table.get(typed, "")
     if meant and meant.split()[0] in known and hasattr(error, "message"):
         error.message = f"No such command {typed!r}. Did you mean {meant!r}?"
 
 
 def _listed(name: str, word: Word, room: int) -> str:
-    """A command in the list: its name, and what it does."""
+    """A line of the list: a command's name, and what it does."""
     begin = " " * (_NAME + 3)
     help = textwrap.fill(word.help, room, initial_indent=f"  {name:<{_NAME}} ", subsequent_indent=begin)
     return f"{help}\n"
 
 
 def choose_workspace(text: str | None) -> str | None:
-    """Have everything that follows use the workspace that an option names."""
+    """Use the workspace that an option names from now on."""
     if text:
         os.environ["MUSTER_WORKSPACE"] = text
     return text
 
 
 def with_workspace(function: Callable[..., None]) -> Callable[..., None]:
-    """The same command, also with `--workspace` behind its name, where people look for it."""
+    """The command with `--workspace` also accepted after its name, where people look for it."""
     known = inspect.signature(function, eval_str=True)
 
     @wraps(function)
@@ -164,7 +164,7 @@ def with_workspace(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def load(name: str, word: Word) -> Command:
-    """Import a command and make it one of typer's."""
+    """Import a command and turn it into one of typer's."""
     found = find(f"commands.{word.target}")
     if callable(found):
         app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -176,7 +176,7 @@ def load(name: str, word: Word) -> Command:
 
 
 def find(target: str) -> Any:
-    """What `module:attribute` below `cli` means; its module is imported now."""
+    """Import `module:attribute` below `cli`."""
     module, _, attribute = target.partition(":")
     return getattr(import_module(f"muster.cli.{module}"), attribute)
 
@@ -188,7 +188,7 @@ def _group(name: str, word: Word, functions: Sequence[Callable[..., None]]) -> C
     )
     for function in functions:
         app.command(function.__name__.rstrip("_"), cls=PlainCommand)(exits.guarded(with_workspace(function)))
-    # A group even where there is one command in it.
+    # A group even if it has only one command.
     made = typer.main.get_group(app)
     if word.otherwise:
         made.resolve_command = partial(_resolve, made, word.otherwise)  # type: ignore[method-assign]
@@ -196,13 +196,13 @@ def _group(name: str, word: Word, functions: Sequence[Callable[..., None]]) -> C
 
 
 def _resolve(group: TyperGroup, otherwise: str, ctx: Any, args: list[str]) -> Any:
-    """The command that the first word names, or the one that is meant where it names none."""
+    """The command that the first word names, or the default command."""
     is_known = args[0] in group.commands or args[0].startswith("-")
     return TyperGroup.resolve_command(group, ctx, args if is_known else [otherwise, *args])
 
 
 class PlainGroup(TyperGroup):
-    """A group that lists what its commands do in whole sentences."""
+    """A group whose list of commands shows whole sentences."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         try:
@@ -227,14 +227,14 @@ class PlainGroup(TyperGroup):
 
 
 class PlainCommand(TyperCommand):
-    """A command that names a value which it refuses, and what it allows, in lines that fit the terminal."""
+    """A command whose errors name the refused value and the allowed ones, wrapped to the terminal."""
 
     about_options = ""
-    """What is said besides where there is no such option."""
+    """Additional hints for unknown options."""
 
     @property
     def _named_without_option(self) -> str:
-        """The same for those who are used to `--name NAME`."""
+        """The same for people who are used to `--name NAME`."""
         first = next((item for item in self.params if item.param_type_name == "argument"), None)
         return "Write the name without an option." if first is not None and first.name == "name" else ""
 
@@ -255,8 +255,8 @@ def _put_plainly(error: Any, about_options: str) -> None:
         error.message = refused_value(first["type"], first["input"], first.get("ctx", {}), first["msg"])
     if type(error).__name__ == "NoSuchOption" and about_options:
         error.message = f"{error.message.rstrip('.')}. {about_options}"
-    said = folded(f"Error: {error.format_message()}", columns(sys.stderr)).removeprefix("Error: ")
-    error.format_message = lambda: said
+    message = folded(f"Error: {error.format_message()}", columns(sys.stderr)).removeprefix("Error: ")
+    error.format_message = lambda: message
 
 
 class ScriptCommand(PlainCommand):

@@ -201,7 +201,7 @@ def muster(
 
 
 def main() -> None:
-    """Run the command line; the only way out is an exit code."""
+    """Run the command line; always ends with an exit code."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")

@@ -30,12 +30,12 @@ def option(metavar: str, help: str, *names: str, **more: Any) -> Any:
 
 
 def switch(help: str, *names: str) -> Any:
-    """An option that is given or not."""
+    """A flag."""
     return typer.Option(*names, help=help, show_default=False)
 
 
 def complete_runs(incomplete: str) -> Iterator[tuple[str, str]]:
-    """Runs that a running server knows; pressing Tab never starts a server, nor complains."""
+    """Runs of a running server; pressing Tab never starts a server, nor prints errors."""
     try:
         views = connect(start=False).runs(limit=COMPLETION_LIMIT)
     except Exception:
@@ -54,7 +54,7 @@ def complete_tags(incomplete: str) -> Iterator[str]:
 
 
 def complete_files(ctx: Any, incomplete: str) -> Iterator[str]:
-    """Files and folders of the run that was typed before."""
+    """Files and folders of the run on the command line."""
     try:
         paths = [file.path for file in connect(start=False).files(ctx.params["run"], checkpoints=True)]
     except Exception:
@@ -63,7 +63,7 @@ def complete_files(ctx: Any, incomplete: str) -> Iterator[str]:
 
 
 def complete_metrics(ctx: Any, incomplete: str) -> Iterator[str]:
-    """Metrics of the run that was typed before; the nodes' own come last."""
+    """Metrics of the run on the command line; those of nodes come last."""
     try:
         names = connect(start=False).run(ctx.params["run"]).metrics
     except Exception:
@@ -82,12 +82,12 @@ def complete_orders(incomplete: str) -> Iterator[str]:
 
 
 def metric_words(names: Iterable[str]) -> list[str]:
-    """Metrics as somebody looks for them: what the script logged first."""
+    """Metrics in a useful order: those of the script first."""
     return sorted(names, key=lambda name: (name.startswith("node/"), name))
 
 
 def path_words(paths: Iterable[str], incomplete: str) -> Iterator[str]:
-    """What may follow what is typed: files, and folders with a slash, one level at a time."""
+    """Completions of a path: files, and folders with a slash, one level at a time."""
     depth = incomplete.count("/")
     found = {
         "/".join(parts[: depth + 1]) + ("/" if len(parts) > depth + 1 else "")
@@ -98,7 +98,7 @@ def path_words(paths: Iterable[str], incomplete: str) -> Iterator[str]:
 
 
 def run_words(views: Sequence[RunView]) -> Iterator[tuple[str, str]]:
-    """What may stand for a run, each with a word about it."""
+    """Ids and names of runs, each with a short description."""
     if views:
         yield "@latest", "the newest run"
     for view in views:
@@ -116,7 +116,7 @@ Json = Annotated[bool, switch("Print JSON for programs.", "--json")]
 
 
 def seconds_of(name: str, text: str) -> int:
-    """The time that an option gives."""
+    """Parse the duration of an option."""
     seconds = parse_duration(text)
     if seconds is None:
         raise UserError(f"{name} {text}: give seconds or a time above zero, such as 90, 15m, 1h30m or 2d.")
@@ -124,12 +124,12 @@ def seconds_of(name: str, text: str) -> int:
 
 
 def print_json(value: object) -> None:
-    """A message, or a list or mapping of messages, for programs."""
+    """Print a message, or a list or mapping of messages, as JSON."""
     print(json.dumps(to_json(value), indent=2, ensure_ascii=False))
 
 
 def print_result(value: object, lines: Iterable[str], as_json: bool) -> None:
-    """What a command found: lines for people, or JSON for programs."""
+    """Print a command's result: lines for people, or JSON for programs."""
     if as_json:
         print_json(value)
     else:

@@ -1,4 +1,4 @@
-"""What is asked of `muster run`: a job file or a script, and options on top. Pure but for looking at paths."""
+"""The job of `muster run`: a job file or a script, with options on top. Pure except for checking paths."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ALIKE = 0.75
 JOB_FILE = "job file"
 CURRENT_PYTHON = "none"
 _SCIENTIFIC = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+")
-"""`1e-3`, which YAML 1.1 takes for a text because it has no dot."""
+"""`1e-3`, which YAML 1.1 parses as text because it has no dot."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def _scripts_in(folder: Path, typed: str) -> str:
 
 
 def _whole(number: float | None) -> float | None:
-    """A number of GPUs as job files have it: whole ones without a point."""
+    """A number of GPUs as in job files: whole ones without a decimal point."""
     return int(number) if number is not None and number == int(number) else number
 
 
@@ -127,14 +127,14 @@ def with_overrides(job: Mapping[str, Json], overrides: Overrides, source: str = 
 
 
 def _environment(text: str) -> Json:
-    """What `--environment` means; None is the current Python."""
+    """The environment for `--environment`; None is the current Python."""
     if text == CURRENT_PYTHON:
         return None
     return environment_of(Path(text)) if is_environment_file(text) or Path(text).is_file() else text
 
 
 def _with_settings(job: Mapping[str, Json], settings: Mapping[str, str]) -> dict[str, Json]:
-    """The job with `--set a.b=VALUE` put in; sections that are not there yet are made."""
+    """The job with `--set a.b=VALUE` applied; missing sections are created."""
     changed = dict(job)
     for key, text in settings.items():
         changed = _with_setting(changed, key.split("."), _value(text), f"--set {key}={text}")
@@ -158,7 +158,7 @@ def _given(values: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def _part(job: Mapping[str, Json], name: str) -> Mapping[str, Json]:
-    """A mapping inside the job; empty where it has none."""
+    """A section of the job; empty where it is missing."""
     value = job.get(name)
     return value if isinstance(value, Mapping) else {}
 
@@ -210,7 +210,7 @@ def _new_input(text: str) -> Json:
     if path.exists():
         return {"type": "uri_folder" if path.is_dir() else "uri_file", "path": str(path.resolve())}
     value = _scalar(text)
-    # What a script is given is what was typed: 007 and 1_000 are no numbers to it.
+    # Arguments of a script are passed as typed: 007 and 1_000 are not converted to numbers.
     return value if isinstance(value, bool) or str(value) == text else text
 
 
@@ -220,7 +220,7 @@ def _from_here(text: str) -> str:
 
 
 def _value(text: str) -> Json:
-    """A value as it would stand in the job file."""
+    """Parse a value as in the job file."""
     try:
         value: Json = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError):
@@ -246,7 +246,7 @@ def _nearest(name: str, known: Mapping[str, Json]) -> str:
 
 
 def parse_pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
-    """`NAME=VALUE` options to a mapping."""
+    """Parse `NAME=VALUE` options."""
     pairs = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -257,7 +257,7 @@ def parse_pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
 
 
 def parse_env(texts: Sequence[str], environment: Mapping[str, str]) -> dict[str, str]:
-    """`NAME=VALUE`, or `NAME` alone for its value in this shell."""
+    """Parse `NAME=VALUE`, or `NAME` alone for its value in this shell."""
     variables = {}
     for text in texts:
         name, equals, value = text.partition("=")

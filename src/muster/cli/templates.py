@@ -1,4 +1,4 @@
-"""Scripts and job files to begin with: `muster init --template NAME`."""
+"""Starter scripts and job files: `muster init --template NAME`."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from muster.errors import Conflict, NotFound
 
 _FOLDER = Path(__file__).with_name("template_files")
 _FILES = {"train.py": "train.py.txt", "job.yml": "job.yml"}
-"""What is written, and what it is called here: a script that imports torch is no module of Muster."""
+"""Target names, and their names here: a script that imports torch must not be a module of Muster."""
 
 
 @dataclass(frozen=True)
 class Template:
-    """One way to begin."""
+    """A template."""
 
     about: str
     needs: Mapping[str, str]
-    """Modules that the script imports, and what pip calls them."""
+    """Modules that the script imports, and their pip packages."""
     by_mpirun: bool = False
 
 
@@ -39,24 +39,25 @@ TEMPLATES = {
 
 
 def files_of(name: str) -> dict[str, str]:
-    """What a template writes, by file name."""
+    """The files of a template, by name."""
     if name not in TEMPLATES:
         raise NotFound(f"there is no template {name!r}", f"Templates are {', '.join(TEMPLATES)}.")
     return {target: (_FOLDER / name / source).read_text() for target, source in _FILES.items()}
 
 
 def refuse_to_overwrite(folder: Path, name: str) -> None:
-    """Conflict where a file of the template is there already: nothing is written then."""
-    there = [target for target in files_of(name) if (folder / target).exists()]
-    if there:
+    """Conflict where a file of the template exists already: nothing is written then."""
+    existing = [target for target in files_of(name) if (folder / target).exists()]
+    if existing:
         raise Conflict(
-            f"{' and '.join(there)} {'is' if len(there) == 1 else 'are'} in {folder} already, and nothing was written",
+            f"{' and '.join(existing)} {'is' if len(existing) == 1 else 'are'} in {folder} already, "
+            "and nothing was written",
             f"Choose another folder: muster init ./{name} --template {name}",
         )
 
 
 def write(folder: Path, name: str) -> list[Path]:
-    """Write a template's files; one that appeared meanwhile is left as it is, with a Conflict."""
+    """Write a template's files; Conflict for one that appeared meanwhile, which is kept."""
     refuse_to_overwrite(folder, name)
     folder.mkdir(parents=True, exist_ok=True)
     written = []
@@ -71,11 +72,11 @@ def write(folder: Path, name: str) -> list[Path]:
 
 
 def missing(name: str) -> Iterator[str]:
-    """What pip would have to install for a template, in this Python."""
+    """Packages that a template needs and this Python lacks."""
     return (package for module, package in TEMPLATES[name].needs.items() if find_spec(module) is None)
 
 
 def lacks_mpirun(name: str) -> bool:
-    """Whether a template's ranks are started by an mpirun that is neither beside this Python nor on the PATH."""
-    beside = Path(sys.executable).with_name("mpirun")
-    return TEMPLATES[name].by_mpirun and not beside.exists() and shutil.which("mpirun") is None
+    """Whether a template needs an mpirun that is neither next to this Python nor on the PATH."""
+    bundled = Path(sys.executable).with_name("mpirun")
+    return TEMPLATES[name].by_mpirun and not bundled.exists() and shutil.which("mpirun") is None

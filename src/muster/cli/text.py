@@ -1,4 +1,4 @@
-"""How figures and tables read. Pure."""
+"""Formats figures and tables. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from textwrap import wrap
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?", re.IGNORECASE)
 _COLORS = re.compile(r"\x1b\[[0-9;]*m")
 _WORDS = re.compile(r"[^\s`]*`[^`]+`\S*|\S+")
-"""What stays on one line: a word, or something to type in its backquotes."""
+"""What is never broken: a word, or a command in backquotes."""
 _TO_PASTE = re.compile(r"\s*(\$ |(muster|pip|curl|ssh) \S|https?://\S+$)")
 
 
@@ -35,7 +35,7 @@ def duration(seconds: float) -> str:
 
 
 def parse_duration(text: str) -> int | None:
-    """Seconds of `90`, `90s`, `15m`, `1h30m`, `2d`; None where it is none of these, or zero."""
+    """Seconds of `90`, `90s`, `15m`, `1h30m`, `2d`; None for anything else, or zero."""
     match = _DURATION.fullmatch(text.strip())
     if match is None or not any(match.groups()):
         return None
@@ -44,7 +44,7 @@ def parse_duration(text: str) -> int | None:
 
 
 def time_text(seconds: float) -> str:
-    """Whole units as `parse_duration` reads them: `1d`, `12h`, `90s`."""
+    """A duration in whole units, as `parse_duration` reads it: `1d`, `12h`, `90s`."""
     for unit, length_s in (("d", 86_400), ("h", 3600), ("m", 60)):
         if seconds % length_s == 0:
             return f"{seconds / length_s:g}{unit}"
@@ -91,14 +91,14 @@ def date(at: float, now: float) -> str:
 
 
 def wrapped(text: str, room: int | None, indent: int) -> list[str]:
-    """A text in lines that fit behind an indentation; words stay whole."""
+    """A text wrapped behind an indentation; words are not broken."""
     if room is None or len(text) <= room - indent:
         return [text]
     return wrap(text, max(20, room - indent), break_long_words=False, break_on_hyphens=False) or [""]
 
 
 def folded(text: str, room: int | None) -> str:
-    """Messages in lines that fit a terminal: words and commands stay whole, and a line to paste stays one line."""
+    """Messages wrapped to a terminal: words and commands are not broken, and a line to paste stays one line."""
     if room is None:
         return text
     return "\n".join(part for line in text.split("\n") for part in _fold(line, max(20, room)))
@@ -120,7 +120,7 @@ def _fold(line: str, room: int) -> list[str]:
 
 
 def _pieces(line: str, room: int) -> list[str]:
-    """Words, and what stands in backquotes where it fits a line."""
+    """Words, and commands in backquotes that fit a line."""
     found = _WORDS.findall(line)
     return [piece for word in found for piece in ([word] if width(word) <= room else word.split())]
 
@@ -138,14 +138,14 @@ def ago(at: float | None, now: float) -> str:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Columns in line, the last one free to run on."""
+    """Aligned columns, the last one of any width."""
     cells = [tuple(header), *(tuple(row) for row in rows)]
     widths = [max(width(row[column]) for row in cells) for column in range(len(header))]
     return ["  ".join(_pad(cell, widths[column]) for column, cell in enumerate(row)).rstrip() for row in cells]
 
 
 def width(text: str) -> int:
-    """Characters that show."""
+    """The number of visible characters."""
     return len(_COLORS.sub("", text))
 
 

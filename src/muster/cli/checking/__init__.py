@@ -1,1 +1,1 @@
-"""`muster cluster check`: the whole way to a cluster, walked before the first job."""
+"""`muster cluster check`: tests the whole way to a cluster before the first job."""

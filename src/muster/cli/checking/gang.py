@@ -45,7 +45,7 @@ class NodeReport:
 
 @dataclass(frozen=True)
 class Window:
-    """Between which moments of this machine's clock the gang ran."""
+    """When the gang ran, by this machine's clock."""
 
     began: float
     ended: float
@@ -106,10 +106,10 @@ def judge(reports: Sequence[NodeReport], names: dict[int, str], window: Window, 
 
 def _versions(reports: Sequence[NodeReport]) -> Finding:
     pythons, torches = ({getattr(report, name) or "none" for report in reports} for name in ("python", "torch"))
-    said = f"Python {', '.join(sorted(pythons))}; torch {', '.join(sorted(torches))}"
+    text = f"Python {', '.join(sorted(pythons))}; torch {', '.join(sorted(torches))}"
     if len(pythons) > 1:
-        return Finding("versions", "fail", said, "Give the nodes one Python: `--option python=PATH`.")
-    return Finding("versions", "ok" if len(torches) == 1 else "warn", said)
+        return Finding("versions", "fail", text, "Give the nodes one Python: `--option python=PATH`.")
+    return Finding("versions", "ok" if len(torches) == 1 else "warn", text)
 
 
 def _folder(reports: Sequence[NodeReport], who: Sequence[str], shared: bool) -> Iterator[Finding]:
@@ -133,7 +133,7 @@ def _disk(reports: Sequence[NodeReport], who: Sequence[str]) -> Finding:
 
 
 def _clocks(reports: Sequence[NodeReport], who: Sequence[str], window: Window) -> Finding:
-    """Nodes whose clocks are outside the time in which the gang ran are wrong for certain."""
+    """A clock outside the time in which the gang ran is certainly wrong."""
     wrong = []
     for name, report in zip(who, reports, strict=True):
         if report.at < window.began - _MAX_SKEW_S:
@@ -146,16 +146,16 @@ def _clocks(reports: Sequence[NodeReport], who: Sequence[str], window: Window) -
 
 
 def _ended(client: Client, run: RunView, wait_s: float) -> RunView:
-    """The run at its end; one that has not started in time is cancelled."""
-    until, told = time.monotonic() + wait_s, ""
+    """The ended run; one that has not started in time is cancelled."""
+    until, shown = time.monotonic() + wait_s, ""
     while True:
         view = client.run(run.id)
         if view.status in states.TERMINAL:
             return view
         waits = view.status in (states.QUEUED, states.PROVISIONING)
-        if waits and view.reason and view.reason != told:
-            told = view.reason
-            say(f"  {told}")
+        if waits and view.reason and view.reason != shown:
+            shown = view.reason
+            say(f"  {shown}")
         if waits and time.monotonic() > until:
             client.cancel(run.id)
             return view
@@ -168,5 +168,5 @@ def _failure(run: RunView, wait_s: float) -> Finding:
         return Finding("gang", "warn", f"did not start within {duration(wait_s)}: {run.reason}", advice)
     verdict = run.verdict
     last = f" ({verdict.lines[-1].strip()})" if verdict and verdict.lines else ""
-    said = f"{verdict.code}: {verdict.message}{last}" if verdict else run.status
-    return Finding("gang", "fail", said, (verdict.next if verdict else "") or f"muster show {run.id}")
+    text = f"{verdict.code}: {verdict.message}{last}" if verdict else run.status
+    return Finding("gang", "fail", text, (verdict.next if verdict else "") or f"muster show {run.id}")

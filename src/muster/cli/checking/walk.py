@@ -1,4 +1,4 @@
-"""Walks the way to a cluster: what the server can say of it, then a gang."""
+"""Checks the way to a cluster: first from the server, then with a gang."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from muster.wire.clusters import Finding
 
 
 def check_cluster(name: str, wait_s: float | None) -> list[Finding]:
-    """Everything that was found; with `wait_s` a gang runs, unless it could not."""
+    """All findings; with `wait_s` a gang runs, unless an earlier finding rules it out."""
     client = connect()
     view = client.cluster(name)
     findings = list(client.check_cluster(name).findings)

@@ -1,4 +1,4 @@
-"""A workspace's database: `backup`, `restore`, `repair`. They work without a server, where the workspace lies."""
+"""A workspace's database: `backup`, `restore`, `repair`. They work without a server, on the workspace's machine."""
 
 from __future__ import annotations
 

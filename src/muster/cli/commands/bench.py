@@ -107,7 +107,7 @@ def scaling(
 
 
 def _code(job: LoadedJob, out: Path) -> str:
-    """The digest of the job's code, without what the study itself writes there."""
+    """The digest of the job's code, without the study's own files."""
     if job.spec.code is None:
         return ""
     manifest = scan(job.base_dir / job.spec.code)
@@ -116,12 +116,12 @@ def _code(job: LoadedJob, out: Path) -> str:
 
 
 def _measure(job: LoadedJob, study: Study, path: Path) -> Study:
-    """Run what is left, one after the other, and keep each figure at once."""
+    """Run what is left, one after the other, and save each figure at once."""
     left = study.left()
     if not left:
         return study
     client = connect()
-    # Once for all runs: an edit in between does not reach those that follow.
+    # Once for all runs: an edit in between does not affect later ones.
     sent = send_code(client, *code_of(job.spec, job.base_dir)) if job.spec.code is not None else None
     shown: set[str] = set()
     for number, (size, turn) in enumerate(left, 1):
@@ -136,9 +136,9 @@ def _measure(job: LoadedJob, study: Study, path: Path) -> Study:
 def _run_one(
     client: Client, job: LoadedJob, study: Study, size: Size, turn: int, sent: SentCode | None, shown: set[str]
 ) -> tuple[Sample, str]:
-    """`shown`: notes of earlier runs of the study, which are much the same every time."""
+    """`shown`: notes of earlier runs of the study, which are mostly the same."""
     data = with_overrides(job.spec.model_dump(exclude_unset=True), Overrides(nodes=size.nodes, procs=size.per_node))
-    # A run's name is its own; the study's runs are found by their experiment.
+    # A run's name is unique; the study's runs are found by their experiment.
     data.pop("name", None)
     spec = make_spec({**data, "display_name": f"{study.job}-{size.procs}"})
     view = submit(client, spec, job.base_dir, python=sys.executable, notices=job.notices, sent=sent)
@@ -147,9 +147,9 @@ def _run_one(
     if status == states.CANCELED:
         raise typer.Exit(exits.EXIT_INTERRUPTED)
     if status != states.COMPLETED:
-        said = view.verdict.message if view.verdict else status
+        reason = view.verdict.message if view.verdict else status
         raise RunFailed(
-            f"the run with {_counted(size.procs)} failed: {said}",
+            f"the run with {_counted(size.procs)} failed: {reason}",
             hint=f"`muster show {view.id}` has the details. The same command continues from here.",
         )
     name, value = _figure(view, study.metric or None)

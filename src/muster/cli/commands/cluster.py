@@ -84,7 +84,7 @@ def create(
 
 
 def with_flags(function: Callable[..., None], flags: Mapping[str, Sequence[Flag]]) -> Callable[..., None]:
-    """The same command with the options of every engine, which it takes as keywords."""
+    """The command with the options of every engine added, which it gets as keywords."""
     signature = inspect.signature(function, eval_str=True)
     *known, option, as_json, _ = signature.parameters.values()
     added = [_parameter(engine, flag) for engine, of_engine in flags.items() for flag in of_engine]

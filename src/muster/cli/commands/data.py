@@ -76,15 +76,17 @@ def create(
 
 
 def _described(name: str | None, path: str | None, file: str | None) -> tuple[NewAsset, str]:
-    """The asset of a file, or of a name and a path; what the command line says wins."""
+    """The asset of a file, or of a name and a path; the command line wins."""
     if file is None:
         if name is None or path is None:
             missing = "a name" if name is None else "where the data is (--path)"
             raise UserError(f"{missing} is missing", "`muster data create NAME --path PATH`, or --file FILE.")
         return NewAsset(name, ""), path
-    said = read_data_file(Path(file), name)
-    asset = NewAsset(said.name, "", said.version, said.type, said.description, tags=said.tags)
-    return asset, path or said.path
+    asset_file = read_data_file(Path(file), name)
+    asset = NewAsset(
+        asset_file.name, "", asset_file.version, asset_file.type, asset_file.description, tags=asset_file.tags
+    )
+    return asset, path or asset_file.path
 
 
 def list_(
@@ -102,7 +104,7 @@ def list_(
     storage = Storage(connect().calls)
     found = storage.assets(name, archived)
     if name is not None and not found:
-        # Says what there is instead.
+        # Raises an error that lists what exists.
         storage.asset(name)
     if name is None:
         newest: dict[str, AssetView] = {}

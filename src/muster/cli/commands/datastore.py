@@ -100,8 +100,15 @@ def create(
 
 
 def _of_file(file: str, name: str | None, replace: bool, create: bool) -> DatastoreView:
-    said = read_datastore_file(Path(file), name)
-    wanted = NewDatastore(said.name, said.kind, said.options, said.credential, said.description, create)
+    datastore_file = read_datastore_file(Path(file), name)
+    wanted = NewDatastore(
+        datastore_file.name,
+        datastore_file.kind,
+        datastore_file.options,
+        datastore_file.credential,
+        datastore_file.description,
+        create,
+    )
     return _registered(wanted, replace)
 
 
@@ -115,7 +122,7 @@ def _say_made(made: DatastoreView, as_json: bool) -> None:
 
 
 def _registered(wanted: NewDatastore, replace: bool) -> DatastoreView:
-    """Register; whoever sits at a terminal is asked whether a missing folder is to be made."""
+    """Register; on a terminal, ask whether to create a missing folder."""
     storage = Storage(connect().calls)
     try:
         return storage.create_datastore(wanted, replace)
@@ -204,7 +211,7 @@ def grant(
     lifetime_s = seconds_of("--for", lasts)
     client = connect()
     made = Storage(client.calls).grant(address, "write" if write else "read", not file, lifetime_s)
-    # A socket's path is of no use to others.
+    # A socket's path is useless to others.
     server = client.address.url if client.address.url.startswith("http") else ""
     say(
         f"grant {made.id}: to {made.scope} {server}{made.url} for {duration(lifetime_s)}; "
@@ -257,9 +264,9 @@ def _kind(**given: str | None) -> str:
     kinds = {"path": "local", "nfs": "nfs", "url": "fsspec", "container": "azure-blob", "share": "azure-file"}
     found = [kinds[key] for key, value in given.items() if value]
     if len(found) != 1:
-        said = " and ".join(f"--{key}" for key, value in given.items() if value) or "none of them"
+        given_options = " and ".join(f"--{key}" for key, value in given.items() if value) or "none of them"
         raise UserError(
-            f"it is not clear what kind of datastore it is: {said} given.",
+            f"it is not clear what kind of datastore it is: {given_options} given.",
             "Give one of --path, --nfs, --url, --container (with --account) or --share (with --account).",
         )
     return found[0]

@@ -138,12 +138,12 @@ def build(
     cache = _cache()
     key, base = _key(recipe)
     began = time.monotonic()
-    there = cache.find(key) is not None
+    cached = cache.find(key) is not None
     try:
         built = ensure(recipe, key, base, cache, Progress(write=say))
     except Failure as failure:
         raise UserError(f"{recipe.label} could not be built: {failure.message}", failure.next, failure.code) from None
-    took = "was there already" if there else f"built in {duration(time.monotonic() - began)}"
+    took = "was there already" if cached else f"built in {duration(time.monotonic() - began)}"
     line = f"{built.key}  {took}  {counted(len(built.record.lock), 'package')}  {size(built.size)}"
     print_result(_built_view(built, cache), [line], as_json)
     if not as_json:
@@ -151,7 +151,7 @@ def build(
 
 
 def use_of(name: str) -> str:
-    """How a job gets an environment that was built."""
+    """How a job uses an environment that was built."""
     path = Path(name)
     if not path.is_file():
         return f"Jobs use it with `environment: {name}`, or `muster run SCRIPT --environment {name}`."
@@ -290,7 +290,7 @@ def _image_view(image: Image) -> ImageView:
 
 
 def _registered() -> list[EnvironmentView]:
-    """What a running server knows; looking starts none."""
+    """Registered environments of a running server; does not start one."""
     try:
         return connect(start=False).environments()
     except ServerUnavailable:
@@ -298,13 +298,13 @@ def _registered() -> list[EnvironmentView]:
 
 
 def _built(name: str, cache: Cache) -> Built | None:
-    """A built environment by its key or the beginning of it; None where none is meant."""
+    """A built environment by its key or a prefix of it; None where it does not look like a key."""
     found = [item for item in cache.entries() if item.key.startswith(name)]
     return found[0] if len(found) == 1 and _KEY.fullmatch(name) else None
 
 
 def _built_by_name(name: str, cache: Cache) -> Built | None:
-    """What is built here of a curated or registered environment, or of a file; None where the name is no such."""
+    """The local build of a curated or registered environment, or of a file; None where there is no such name."""
     try:
         recipe, _ = _recipe_of(name, _resolved(name))
     except UserError:
@@ -324,10 +324,10 @@ def _one(name: str, cache: Cache) -> Built | Image:
 
 
 def _recipe_of(name: str, resolved: Resolved) -> tuple[Recipe, tuple[str, ...]]:
-    """What a name or file on the command line is built from; refuses what needs no build."""
+    """The recipe of a name or file on the command line; refuses what needs no build."""
     if resolved.recipe is None:
-        said = resolved.notices[0] if resolved.notices else f"{name} is an interpreter or image"
-        raise UserError(f"{said}: there is nothing to build.", "Name an environment that has packages.")
+        reason = resolved.notices[0] if resolved.notices else f"{name} is an interpreter or image"
+        raise UserError(f"{reason}: there is nothing to build.", "Name an environment that has packages.")
     return resolved.recipe, resolved.notices
 
 
@@ -344,7 +344,7 @@ def _resolved(name: str) -> Resolved:
 
 
 def _described(path: Path) -> tuple[JobSpec, Path] | None:
-    """A job in the environment that a file describes, and the folder that it is relative to; None without the file."""
+    """A job in the environment that a file describes, and the file's folder; None without the file."""
     if not path.is_file():
         return None
     if re.search(r"^command:", path.read_text(errors="replace"), re.MULTILINE):

@@ -29,7 +29,7 @@ _ELSEWHERE = {
     "preempted": "Submit it again; with a checkpoint it goes on from there.",
     "platform": "",
 }
-"""Next steps that speak of Muster where it had no part in it."""
+"""Replacements of advice that mentions Muster, for failures without it."""
 
 
 def explain(
@@ -47,7 +47,7 @@ def explain(
       muster explain rank_0.log rank_1.log --json
     """
     logs = [_read(name, exit_code) for name in files]
-    made = explained(logs, JobFacts(files=_beside(files, logs)))
+    made = explained(logs, JobFacts(files=_nearby_scripts(files, logs)))
     made = replace(made, next=_ELSEWHERE.get(made.code, made.next))
     if as_json:
         print_json(made)
@@ -56,7 +56,7 @@ def explain(
 
 
 def _read(name: str, exit_code: int | None) -> LogFile:
-    """A log; of a very long one its end."""
+    """A log, or the end of a very long one."""
     signal = exit_code - 128 if exit_code is not None and exit_code > 128 else None
     ended = {"exit_code": None if signal else exit_code, "signal": signal}
     called = "standard input" if name == _STDIN else name
@@ -67,7 +67,7 @@ def _read(name: str, exit_code: int | None) -> LogFile:
             f"{called} cannot be read: {error.strerror}",
             "Give the files that the failed job printed to. Of a run, `muster show RUN` has the verdict.",
         ) from None
-    # A log that was cut while it was written begins with zeros.
+    # A log that was truncated while being written begins with zeros.
     text = data.replace(b"\0", b"").decode(errors="replace")
     if not text.strip():
         raise UserError(f"{called} is empty", "Give the files that the failed job printed to.")
@@ -85,8 +85,8 @@ def _end_of(name: str) -> bytes:
         return file.read()
 
 
-def _beside(names: list[str], logs: list[LogFile]) -> tuple[str, ...]:
-    """Scripts in the current folder, and where a script was looked for, of which a next step may speak."""
+def _nearby_scripts(names: list[str], logs: list[LogFile]) -> tuple[str, ...]:
+    """Scripts in the current folder, and where a script was looked for, that advice may mention."""
     given = {Path(name).resolve() for name in names}
     sought = {Path(path).parent for log in logs for path in _SOUGHT.findall(log.text[-_TAIL_CHARS:])}
     found = {path.name for folder in (Path.cwd(), *sought) for path in _scripts(folder) if path.resolve() not in given}

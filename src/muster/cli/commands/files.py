@@ -1,4 +1,4 @@
-"""`muster download`: what a run leaves behind."""
+"""`muster download`: the files of a run."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from muster.wire.runs import FileView, RunView
 from muster.wire.text import printable
 
 _RATE_S = 5.0
-"""Over how long a rate is taken."""
+"""The interval over which a rate is measured."""
 _NAMES_REFUSED = (errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL, errno.EISDIR, errno.ENOTDIR, errno.EEXIST)
-"""What a filesystem says of a name that it cannot hold, here or beside the others."""
+"""Errors of a filesystem for a name that it cannot store, or that conflicts with others."""
 _NAMED = 20
 
 
@@ -82,13 +82,13 @@ def _download_files(client: Client, view: RunView, chosen: Sequence[FileView], r
     line = f"{counted(len(files), 'file')}, {size(meter.done)} in {root}"
     print_result({"folder": str(root), "files": files}, [line], as_json)
     if left:
-        said = [f"{printable(path)}: {why}" for path, why in left.items()]
-        more = [f"… and {len(said) - _NAMED:,} more"] if len(said) > _NAMED else []
-        raise UserError("\n".join([f"not downloaded: {counted(len(said), 'file')}.", *said[:_NAMED], *more]))
+        reasons = [f"{printable(path)}: {why}" for path, why in left.items()]
+        more = [f"… and {len(reasons) - _NAMED:,} more"] if len(reasons) > _NAMED else []
+        raise UserError("\n".join([f"not downloaded: {counted(len(reasons), 'file')}.", *reasons[:_NAMED], *more]))
 
 
 def _fetch(client: Client, run: str, path: str, target: Path, meter: Meter) -> str:
-    """Download one file; returns why that cannot be, where the next one still may."""
+    """Download one file; returns why it is impossible, where other files may still work."""
     try:
         client.download(run, path, target, progress=meter.add)
     except (NotFound, Conflict, AccessDenied, JobError) as error:
@@ -119,7 +119,7 @@ def _download_code(client: Client, view: RunView, to: Path | None, as_json: bool
 
 
 def choose(files: Sequence[FileView], wanted: Sequence[str]) -> list[FileView]:
-    """The files that paths, folders or patterns mean; each must mean something."""
+    """The files that match paths, folders or patterns; each must match something."""
     if not wanted:
         return list(files)
     chosen: dict[str, FileView] = {}
@@ -134,7 +134,7 @@ def choose(files: Sequence[FileView], wanted: Sequence[str]) -> list[FileView]:
 
 
 def target_of(root: Path, name: str) -> Path:
-    """Where a run's file goes; refuses a name that would leave the folder."""
+    """The local path of a run's file; refuses a name that would leave the folder."""
     target = root / name
     if not is_safe_path(name) or not is_below(target, root):
         raise UserError(f"the run's file {name!r} would be written outside {root}; nothing was downloaded.")
@@ -146,7 +146,7 @@ def _matches(path: str, pattern: str) -> bool:
 
 
 class Meter:
-    """One line on the terminal that says how far a copy is; its rate is that of the last seconds."""
+    """A progress line on the terminal; its rate is that of the last seconds."""
 
     def __init__(self, total: int) -> None:
         self.done = 0
@@ -158,7 +158,7 @@ class Meter:
         self._ended = threading.Event()
         self._visible = is_terminal(sys.stderr)
         if self._visible:
-            # What stands still is drawn again too: an old rate would say that it moves.
+            # A stalled copy is redrawn too: an old rate would suggest progress.
             threading.Thread(target=self._tick, daemon=True).start()
 
     def expect(self, total: int) -> None:
@@ -195,11 +195,11 @@ class Meter:
         self._seen.append((self._shown, self.done))
         while len(self._seen) > 2 and self._seen[1][0] < self._shown - _RATE_S:
             self._seen.popleft()
-        said = f"{size(self.done)} of {size(self._total)}{self._pace()}  " if self._total else ""
-        # A line that wraps is not taken back by the next one, and a name may hold what acts on a terminal.
-        room = max(0, (columns(sys.stderr) or 80) - 1 - len(said))
+        amounts = f"{size(self.done)} of {size(self._total)}{self._pace()}  " if self._total else ""
+        # A wrapped line cannot be overwritten by the next one, and a name may contain escape sequences.
+        room = max(0, (columns(sys.stderr) or 80) - 1 - len(amounts))
         name = printable(self._name)
-        sys.stderr.write(f"\r\x1b[K{said}{name[len(name) - room :] if len(name) > room else name}")
+        sys.stderr.write(f"\r\x1b[K{amounts}{name[len(name) - room :] if len(name) > room else name}")
         sys.stderr.flush()
 
     def _pace(self) -> str:

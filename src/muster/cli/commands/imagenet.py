@@ -89,7 +89,7 @@ def imagenet(
 
 
 class Stages:
-    """How far each stage of the work is: one line that is drawn again, or a line now and then where it cannot be."""
+    """Progress of each stage: a line that is redrawn, or a line from time to time where that is impossible."""
 
     def __init__(self) -> None:
         self._meter: Meter | Lines | None = None
@@ -106,7 +106,7 @@ class Stages:
 
 
 class Lines:
-    """How far a stage is, for a log: a plain line twice a minute."""
+    """Progress for a log: a plain line twice a minute."""
 
     def __init__(self, name: str, total: int) -> None:
         self._name, self._total, self._done = name, total, 0
@@ -125,4 +125,4 @@ class Lines:
             say(f"{self._name}: {size(self._done)} of {size(self._total)}, {size(rate)}/s, about {left} left")
 
     def end(self) -> None:
-        """What a line says stays."""
+        """Keep the current line on the screen."""

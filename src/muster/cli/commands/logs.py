@@ -103,7 +103,7 @@ def selection(view: RunView, rank: int | None, attempt: int | None, query: LogQu
 def _print_bytes(
     client: Client, view: RunView, rank: int, attempt: int | None, first: int | None, last: int | None
 ) -> None:
-    """Bytes of a rank's log by their numbers, counted from 0; the last one is printed too."""
+    """Print a range of bytes of a rank's log, counted from 0, including the last one."""
     log = log_of_rank(view, rank, attempt)
     if log is None:
         raise NotFound(f"rank {rank} has printed nothing yet.", f"`muster logs -f {ref(view)}` waits for it.")
@@ -147,7 +147,7 @@ def _print_lines(client: Client, view: RunView, query: LogQuery, follow: bool, a
 
 
 def nothing_printed(state: RunState, query: LogQuery) -> str:
-    """Why there are no lines, so that no output is not taken for a failure."""
+    """Why there are no lines, so that empty output is not taken for a failure."""
     if any(value is not None for value in (query.grep, query.since, query.ago_s, query.first_line)):
         return "no lines like that; without these options all are printed"
     who = "the run" if query.rank is None else f"rank {query.rank}"
@@ -155,7 +155,7 @@ def nothing_printed(state: RunState, query: LogQuery) -> str:
 
 
 def _range(option: str, text: str | None, least: int) -> tuple[int | None, int | None]:
-    """FIRST:LAST as numbers; either may be left out."""
+    """Parse FIRST:LAST; either may be left out."""
     if text is None:
         return None, None
     first, colon, last = text.partition(":")
@@ -169,7 +169,7 @@ def _range(option: str, text: str | None, least: int) -> tuple[int | None, int |
 
 
 def _since(text: str | None) -> LogQuery:
-    """A time, or how long ago it is, as a query."""
+    """A time, or an age, as a query."""
     if text is None:
         return LogQuery()
     if (seconds := parse_duration(text)) is not None:

@@ -62,8 +62,8 @@ def hosts(
         secrets = f".muster/ray/{name}"
         print("# copy the secrets to every machine, into its home:")
         for item in listed:
-            there = item.reached_at
-            print(f"ssh {there} 'umask 077; mkdir -p {secrets}' && scp -p {files} {there}:{secrets}/")
+            address = item.reached_at
+            print(f"ssh {address} 'umask 077; mkdir -p {secrets}' && scp -p {files} {address}:{secrets}/")
         print("# then, the head first, on each machine:")
         for item in listed:
             print(f"ssh {item.reached_at} {shlex.quote(command(setup, item))}")
@@ -136,7 +136,7 @@ def _check_redis(address: str) -> None:
 
 
 def _start(setup: Setup, host: Host, folder: Path) -> None:
-    """Copy the secrets and start Ray on one machine; they travel through ssh's input, never on a command line."""
+    """Copy the secrets and start Ray on one machine; they are sent through ssh's input, never on a command line."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
         for item in SECRETS:
@@ -145,9 +145,9 @@ def _start(setup: Setup, host: Host, folder: Path) -> None:
     called = ["ssh", "-o", "BatchMode=yes", host.reached_at, script]
     done = subprocess.run(called, input=packed.getvalue(), capture_output=True, check=False)
     if done.returncode:
-        said = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
+        lines = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
         raise UserError(
-            f"Ray was not started on {host.reached_at}: {said[-1] if said else f'ssh ended with {done.returncode}'}",
+            f"Ray was not started on {host.reached_at}: {lines[-1] if lines else f'ssh ended with {done.returncode}'}",
             f"Try `ssh {host.reached_at} {setup.ray} --version`; give --ray where it is elsewhere.",
         )
 

@@ -165,7 +165,7 @@ def _with_input(overrides: Overrides, array: Array, number: int) -> Overrides:
 
 
 def translated_job(translated: Translated, overrides: Overrides) -> LoadedJob:
-    """The job that another launcher's words stand for, after it was shown."""
+    """The job for another launcher's command line, after printing it."""
     say(f"the job file that this stands for:\n\n{indent(translated.text(), '  ')}")
     data = with_overrides({**translated.document(), "code": str(Path.cwd())}, overrides, source="command line")
     return LoadedJob(spec=make_spec(data), notices=translated.notices, base_dir=Path.cwd())
@@ -177,7 +177,7 @@ def start(job: LoadedJob, *, detach: bool, quiet: bool, as_json: bool) -> int:
 
 
 def begin(job: LoadedJob) -> tuple[Client, RunView]:
-    """Submit a job, with a line about its code where that takes long."""
+    """Submit a job, with a progress line for its code where the upload takes long."""
     client = connect()
     upload = Upload()
     python = sys.executable
@@ -188,7 +188,7 @@ def begin(job: LoadedJob) -> tuple[Client, RunView]:
         return client.submit(made.spec, made.snapshot, None, python, made.notices, made.packages)
 
     def then(view: RunView) -> None:
-        # From here on the run is under way: what it came from is gathered beside it.
+        # The run is submitted: its provenance is collected in the background.
         find("following.origin:keep")(client, [view], job)
         tell(view)
 
@@ -196,7 +196,7 @@ def begin(job: LoadedJob) -> tuple[Client, RunView]:
 
 
 def tell(view: RunView) -> None:
-    """Print the notices of a run that was just made, and load what follows it: its ranks start meanwhile."""
+    """Print the notices of a new run, and import what follows it while its ranks start."""
     for text in view.notices:
         notice(text)
     find("following.follower:follow_to_end")
@@ -229,7 +229,7 @@ def follow(client: Client, view: RunView, *, detach: bool, quiet: bool, as_json:
 
 
 class Upload:
-    """Says how far the code is sent, once that has taken a while."""
+    """Progress of the code's upload, once that has taken a while."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()

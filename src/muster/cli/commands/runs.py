@@ -1,4 +1,4 @@
-"""Looking at runs, ending them and starting them again: `show`, `wait`, `cancel`, `retry`, `rm`."""
+"""Showing, ending and retrying runs: `show`, `wait`, `cancel`, `retry`, `rm`."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def tag(
 
 
 def _end_of(client: Client, view: RunView) -> str | None:
-    """The cursor behind all that an ended run has said."""
+    """The cursor at the end of an ended run's stream."""
     latest = list(client.stream(view.id, follow=False, metrics=False, query=LogQuery(tail=0)))
     return latest[-1].cursor if latest else None
 
@@ -218,7 +218,7 @@ class _TimeIsUp(Exception):
 
 @contextmanager
 def _deadline(seconds: int | None) -> Iterator[None]:
-    """Breaks off whatever is being waited for."""
+    """Interrupt the wait after a timeout."""
     if seconds is None:
         yield
         return

@@ -77,7 +77,7 @@ def command(
 
 
 def _check(plot: Path | None) -> None:
-    """Whether there can be a drawing, before anything is simulated for it."""
+    """Check that a plot can be drawn, before anything is simulated."""
     if plot is not None and plot.suffix != ".svg":
         raise UserError(f"--plot {plot}: only .svg files are drawn.", "Such as --plot month.svg.")
     if plot is not None and not plot.parent.is_dir():

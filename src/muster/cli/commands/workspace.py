@@ -65,7 +65,7 @@ class ServerStatus(Health):
 
 @dataclass(frozen=True)
 class WorkspaceStatus:
-    """What `muster status` prints."""
+    """The JSON of `muster status`."""
 
     workspace: WorkspaceBrief
     server: ServerStatus | None = None
@@ -73,11 +73,11 @@ class WorkspaceStatus:
     """Why no server answers."""
     clusters: tuple[ClusterView, ...] = ()
     runs: tuple[RunView, ...] = ()
-    """Those that are active, and the newest that wait."""
+    """The active runs, and the newest queued ones."""
     more_queued: int = 0
-    """How many more wait."""
+    """How many more are queued."""
     agents: tuple[str, ...] = field(default=(), metadata=OMIT)
-    """Nodes whose agents are there without a server."""
+    """Nodes whose agents are running without a server."""
 
 
 def init(
@@ -182,7 +182,7 @@ def up(
 
 
 def _make_way(ref: WorkspaceRef) -> None:
-    """End the workspace's own small server, which would hold the workspace; not one that serves others."""
+    """End the workspace's embedded server, which would hold the workspace; not one that serves others."""
     try:
         client = connect(ref, start=False)
     except ServerUnavailable:
@@ -235,7 +235,7 @@ def down(
         if ref.server is not None or not (left := living_agents(ref.paths)):
             print_result({"stopped": False}, ["no server is running"], as_json)
             return
-        # Only a server can end agents: one that was killed left them.
+        # Only a server can end agents; a killed one has left them behind.
         say(f"no server is running, but {listed_agents(left)}; a server starts and takes along those without work")
         client = connect(ref)
     client.shutdown(force)
@@ -254,7 +254,7 @@ def status(as_json: Json = False) -> None:
       muster status --json
     """
     root = locate()
-    # Looking makes nothing.
+    # Status must not create anything.
     is_none = is_home(root) and not WorkspacePaths(root).config.exists() and not os.environ.get("MUSTER_SERVER")
     found = _workspace_status(WorkspaceRef(root, "", "home") if is_none else find_workspace())
     if is_none:

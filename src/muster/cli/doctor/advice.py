@@ -1,4 +1,4 @@
-"""Whether a second node would help: what `gang/measure.py` measured against what training exchanges. Pure.
+"""Whether a second node would help: compares measurements of `gang/measure.py` with what training exchanges. Pure.
 
 The yardstick is ResNet-50, data parallel: after each step every node sends its gradients once around. A step takes
 what the GPUs compute plus what the exchange takes; modern frameworks hide a part of it, old ones hid nothing.
@@ -42,7 +42,7 @@ class Node:
     address: str
     host: str
     machine: str
-    """The same for nodes that are simulated on one machine."""
+    """Equal for nodes that are simulated on one machine."""
     cpus: int
     memory_bytes: int
     gpus: tuple[str, ...]
@@ -54,7 +54,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two nodes by their ranks, and how well they reach each other."""
+    """Two nodes by their ranks, and the connection between them."""
 
     nodes: tuple[int, int]
     bytes_per_s: float = field(default=0.0, metadata=OMIT)
@@ -64,7 +64,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What the gang found."""
+    """The gang's measurements."""
 
     nodes: tuple[Node, ...]
     pairs: tuple[Pair, ...]
@@ -74,19 +74,19 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What the figures mean for training on these nodes."""
+    """What the measurements mean for training on these nodes."""
 
     level: str
     """ok | warn"""
     said: str
     speedup: float | None = None
-    """Of all nodes against one."""
+    """The speed-up of all nodes over one."""
     exchange_s: float | None = None
     step_s: float | None = None
 
 
 def judge(measured: Measurement, images_per_s: float | None = None) -> Judgement:
-    """The plain-words conclusion; `images_per_s` is what one node does, where the user knows."""
+    """The conclusion in plain words; `images_per_s` is the throughput of one node, where the user knows it."""
     nodes, pairs = measured.nodes, measured.pairs
     broken = [pair for pair in pairs if pair.error]
     if broken:
@@ -108,17 +108,17 @@ def judge(measured: Measurement, images_per_s: float | None = None) -> Judgement
 
 
 def speedup(num_nodes: int, step_s: float, exchange_s: float) -> float:
-    """How much more nodes do than one, when nothing of the exchange is hidden."""
+    """The speed-up over one node, if no part of the exchange overlaps with computing."""
     return num_nodes * step_s / (step_s + exchange_s)
 
 
 def exchange_seconds(num_nodes: int, bytes_per_s: float) -> float:
-    """A ring all-reduce of the gradients: each node sends them almost twice, over its one way out."""
+    """The duration of a ring all-reduce: each node sends the gradients almost twice, over one link."""
     return 2 * (num_nodes - 1) / num_nodes * GRADIENT_BYTES / bytes_per_s
 
 
 def node_images_per_s(gpus: Sequence[str], cpus: int) -> tuple[float, str]:
-    """What a node is assumed to do, and the assumption in words."""
+    """The assumed throughput of a node, and the assumption in words."""
     if not gpus:
         return cpus * CPU_CORE_IMAGES_PER_S, f"{cpus} CPU cores"
     name = next((name for name in sorted(IMAGES_PER_S, key=len, reverse=True) if name in gpus[0]), None)
@@ -127,7 +127,7 @@ def node_images_per_s(gpus: Sequence[str], cpus: int) -> tuple[float, str]:
 
 
 def _bytes_per_s(nodes: Sequence[Node], pairs: Sequence[Pair]) -> float:
-    """What a gradient exchange gets: the slowest link decides."""
+    """The bandwidth of a gradient exchange: the slowest link decides."""
     infiniband = min(node.infiniband_gbit for node in nodes) * 1e9 / 8 * INFINIBAND_SHARE
     sockets = min(pair.bytes_per_s for pair in pairs) * SOCKET_SHARE
     return max(infiniband, sockets, 1.0)
@@ -148,11 +148,11 @@ def _of_network(nodes: Sequence[Node], bytes_per_s: float, images_per_s: float |
     )
     level = "warn"
     if gain < ADDS_NOTHING:
-        said = f"The network is too slow: {len(nodes)} nodes together would do {gain:.2f} times what one does. {basis}."
-        said += " Use one node (more GPUs in it), a faster network, or exchange gradients less often."
+        text = f"The network is too slow: {len(nodes)} nodes together would do {gain:.2f} times what one does. {basis}."
+        text += " Use one node (more GPUs in it), a faster network, or exchange gradients less often."
     elif gain < ADDS_LITTLE * len(nodes) / 2:
-        said = f"A further node adds little: {len(nodes)} nodes would do {gain:.2f} times what one does. {basis}."
-        said += " Larger batches, or gradients in half precision, make more of it."
+        text = f"A further node adds little: {len(nodes)} nodes would do {gain:.2f} times what one does. {basis}."
+        text += " Larger batches, or gradients in half precision, make more of it."
     else:
-        level, said = "ok", f"{len(nodes)} nodes would do about {gain:.2f} times what one does. {basis}."
-    return Judgement(level, said, gain, exchange_s, step_s)
+        level, text = "ok", f"{len(nodes)} nodes would do about {gain:.2f} times what one does. {basis}."
+    return Judgement(level, text, gain, exchange_s, step_s)

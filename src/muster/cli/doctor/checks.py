@@ -1,4 +1,4 @@
-"""What the facts of a machine mean, and what to do about them. Pure."""
+"""Judges the facts of a machine, with advice. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ YEAR_2025 = 1_735_689_600
 
 
 def check(facts: Facts) -> list[Finding]:
-    """Everything worth saying, in an order that a person would ask in."""
+    """All findings, in the order in which a person would ask."""
     return [
         *_python(facts),
         *_system(facts),
@@ -43,15 +43,15 @@ def check(facts: Facts) -> list[Finding]:
     ]
 
 
-def _graded(topic: str, said: str, level: Level, advice: str) -> Finding:
-    """A finding whose advice counts only if something is wrong."""
-    return Finding(topic, level, said, "" if level == "ok" else advice)
+def _graded(topic: str, text: str, level: Level, advice: str) -> Finding:
+    """A finding, whose advice is shown only if something is wrong."""
+    return Finding(topic, level, text, "" if level == "ok" else advice)
 
 
 def _python(facts: Facts) -> Iterator[Finding]:
-    said = f"{'.'.join(map(str, facts.python))} at {facts.executable}"
+    text = f"{'.'.join(map(str, facts.python))} at {facts.executable}"
     level: Level = "fail" if facts.python[:2] < MIN_PYTHON else "ok"
-    yield _graded("python", said, level, "Muster needs Python 3.11 or newer.")
+    yield _graded("python", text, level, "Muster needs Python 3.11 or newer.")
 
 
 def _system(facts: Facts) -> Iterator[Finding]:
@@ -74,18 +74,18 @@ def _cpus(facts: Facts) -> Iterator[Finding]:
 
 def _memory(facts: Facts) -> Iterator[Finding]:
     usable = min(facts.memory_bytes, facts.memory_limit_bytes or facts.memory_bytes)
-    said = size(usable)
+    text = size(usable)
     if facts.memory_limit_bytes is not None and facts.memory_limit_bytes < facts.memory_bytes:
-        said += f" (this container's limit; the machine has {size(facts.memory_bytes)})"
+        text += f" (this container's limit; the machine has {size(facts.memory_bytes)})"
     advice = "A process with torch takes half a gigabyte before it trains; run few ranks."
-    yield _graded("memory", said, "warn" if usable < 2 * GIB else "ok", advice)
+    yield _graded("memory", text, "warn" if usable < 2 * GIB else "ok", advice)
 
 
 def _gpus(facts: Facts) -> Iterator[Finding]:
     if facts.gpu_trouble:
-        said = f"nvidia-smi does not work: {facts.gpu_trouble.splitlines()[0]}"
+        text = f"nvidia-smi does not work: {facts.gpu_trouble.splitlines()[0]}"
         advice = "Install or reload the NVIDIA driver; after an upgrade, restart the machine."
-        yield Finding("gpus", "fail", said, advice)
+        yield Finding("gpus", "fail", text, advice)
     elif facts.gpus:
         kinds = Counter((gpu.name, gpu.memory_mb, gpu.driver) for gpu in facts.gpus)
         for (name, memory_mb, driver), count in sorted(kinds.items()):
@@ -94,8 +94,8 @@ def _gpus(facts: Facts) -> Iterator[Finding]:
             advice = "Install a build with CUDA: https://pytorch.org/get-started/locally"
             yield Finding("gpus", "warn", "torch is a build for CPUs and will not see them", advice)
     elif facts.nvidia_devices:
-        said = f"the driver shows {facts.nvidia_devices}, but there is no nvidia-smi"
-        yield Finding("gpus", "warn", said, "Put nvidia-smi on the PATH, so that Muster finds the GPUs.")
+        text = f"the driver shows {facts.nvidia_devices}, but there is no nvidia-smi"
+        yield Finding("gpus", "warn", text, "Put nvidia-smi on the PATH, so that Muster finds the GPUs.")
     else:
         yield Finding("gpus", "ok", "none; jobs run on CPUs")
 
@@ -123,8 +123,8 @@ def _limits(facts: Facts) -> Iterator[Finding]:
         )
         yield Finding("locked memory", "fail" if locked < 64 << 20 else "warn", f"limit {size(locked)}", advice)
     else:
-        said = "limit none" if locked is None else f"limit {size(locked)}, enough without RDMA"
-        yield Finding("locked memory", "ok", said)
+        text = "limit none" if locked is None else f"limit {size(locked)}, enough without RDMA"
+        yield Finding("locked memory", "ok", text)
 
 
 def _limit(topic: str, value: int | None, least: int, advice: str) -> Finding:
@@ -138,8 +138,8 @@ def _ports(facts: Facts) -> Iterator[Finding]:
     advice = "Muster takes the next free one; only scripts that fix the number themselves are affected."
     for port, use in uses.items():
         is_taken = port in facts.ports_taken
-        said = f"{port} ({use}) is {'taken' if is_taken else 'free'}"
-        yield _graded("ports", said, "warn" if is_taken else "ok", advice)
+        text = f"{port} ({use}) is {'taken' if is_taken else 'free'}"
+        yield _graded("ports", text, "warn" if is_taken else "ok", advice)
 
 
 def _interfaces(facts: Facts) -> Iterator[Finding]:
@@ -148,14 +148,14 @@ def _interfaces(facts: Facts) -> Iterator[Finding]:
         advice = "Runs on this machine work; to join other machines, connect this one to a network."
         yield Finding("network", "warn", "only the loopback interface", advice)
         return
-    said = ", ".join(
+    text = ", ".join(
         f"{interface.name} {interface.address}"
         + (f" {interface.speed_mbit // 1000}G" if interface.speed_mbit >= 1000 else "")
         for interface in usable
     )
     virtual = [interface.name for interface in usable if interface.name.startswith(("docker", "br-", "virbr", "veth"))]
     advice = "These are of containers; other machines do not reach them. Name the right one in NCCL_SOCKET_IFNAME."
-    yield _graded("network", said, "ok" if len(usable) > len(virtual) else "warn", advice)
+    yield _graded("network", text, "ok" if len(usable) > len(virtual) else "warn", advice)
 
 
 def _rdma(facts: Facts) -> Iterator[Finding]:
@@ -182,7 +182,7 @@ def _extras(facts: Facts) -> Iterator[Finding]:
 
 
 def _ranks(facts: Facts) -> Iterator[Finding]:
-    """What a rank can reach that is in no container."""
+    """What a rank outside of a container can access."""
     if facts.isolation == "sandbox" and facts.sandbox_trouble:
         advice = f"{facts.sandbox_trouble}. Or take `isolation` out of workspace.json."
         yield Finding("ranks", "fail", "the workspace has its ranks run in a sandbox, and there is none here", advice)
@@ -198,19 +198,19 @@ def _ranks(facts: Facts) -> Iterator[Finding]:
 
 def _workspace(facts: Facts) -> Iterator[Finding]:
     folder = facts.workspace
-    said = f"{folder.path} on {folder.kind}, {size(folder.free_bytes)} free"
+    text = f"{folder.path} on {folder.kind}, {size(folder.free_bytes)} free"
     if not folder.writable:
         advice = "Free some space, or `muster init` in a folder of yours."
         yield Finding("workspace", "fail", f"{folder.path} cannot be written", advice)
     elif folder.free_bytes < GIB:
-        yield Finding("workspace", "fail", said, "Logs and outputs are kept there: free some space.")
+        yield Finding("workspace", "fail", text, "Logs and outputs are kept there: free some space.")
     elif folder.free_bytes < MIN_FREE_BYTES:
-        yield Finding("workspace", "warn", said, "Logs, outputs and checkpoints are kept there: free some space soon.")
+        yield Finding("workspace", "warn", text, "Logs, outputs and checkpoints are kept there: free some space soon.")
     elif folder.kind.lower().startswith(NETWORK_FILESYSTEMS):
         advice = "It works; a folder on a local disk (`muster init`) is faster and survives a broken network."
-        yield Finding("workspace", "warn", said, advice)
+        yield Finding("workspace", "warn", text, advice)
     else:
-        yield Finding("workspace", "ok", said)
+        yield Finding("workspace", "ok", text)
 
 
 def _clock(facts: Facts) -> Iterator[Finding]:
@@ -218,7 +218,7 @@ def _clock(facts: Facts) -> Iterator[Finding]:
     if facts.now < YEAR_2025:
         yield Finding("clock", "fail", "it stands before 2025", "Set it (NTP): certificates and tokens fail otherwise.")
     elif skew is not None and abs(skew) > MAX_SKEW_S:
-        said = f"the workspace's filesystem is {skew:+.0f} s away from this machine"
-        yield Finding("clock", "warn", said, "Synchronise both with NTP; times in logs would not fit together.")
+        text = f"the workspace's filesystem is {skew:+.0f} s away from this machine"
+        yield Finding("clock", "warn", text, "Synchronise both with NTP; times in logs would not fit together.")
     else:
         yield Finding("clock", "ok", "plausible")

@@ -1,4 +1,4 @@
-"""What is found on this machine; nothing is judged here."""
+"""Collects facts about this machine, without judging them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Interface:
 
 @dataclass(frozen=True)
 class Filesystem:
-    """Where the workspace lies."""
+    """The workspace's filesystem."""
 
     path: str
     kind: str
@@ -66,14 +66,14 @@ class Facts:
     usable_cpus: int
     memory_bytes: int
     memory_limit_bytes: int | None
-    """Of the control group (container); None: no limit."""
+    """The limit of the control group (container); None: no limit."""
     shm_bytes: int | None
     limits: Mapping[str, int | None]
     """Soft limits by name; None: unlimited."""
     ports_taken: tuple[int, ...]
     interfaces: tuple[Interface, ...]
     rdma_devices: Mapping[str, bool]
-    """By name, and whether a port of it is active."""
+    """RDMA devices by name, and whether a port is active."""
     extras: Mapping[str, str | None]
     """Version of each optional part; None: not installed."""
     mpirun: str | None
@@ -81,15 +81,15 @@ class Facts:
     now: float
     gpus: tuple[Gpu, ...] = ()
     gpu_trouble: str = ""
-    """What nvidia-smi said when it did not work."""
+    """The error of nvidia-smi."""
     nvidia_devices: int = 0
     """GPUs that the kernel driver shows."""
     account: str = ""
-    """Whom ranks run as that nothing isolates."""
+    """The account of ranks that are not isolated."""
     isolation: str = ""
-    """What the workspace says of it: none, sandbox, or nothing."""
+    """The workspace's setting: none, sandbox, or empty."""
     sandbox_trouble: str = ""
-    """Why there is no sandbox here; empty: there is."""
+    """Why there is no sandbox here; empty: there is one."""
 
 
 def gather() -> Facts:
@@ -253,6 +253,6 @@ def _clock_skew(folder: Path) -> float | None:
 def _filesystem_kind(folder: Path) -> str:
     resolved = folder.resolve()
     mounts = [part for part in psutil.disk_partitions(all=True) if resolved.is_relative_to(part.mountpoint)]
-    # Of equally long mount points the last one mounted is the one that is seen.
+    # Of equal mount points the last mounted one is visible.
     best = max(enumerate(mounts), key=lambda item: (len(item[1].mountpoint), item[0]), default=None)
     return best[1].fstype if best else "unknown"

@@ -27,7 +27,7 @@ TIMEOUT_S = 600
 
 @dataclass(frozen=True)
 class NetworkReport:
-    """What was measured in a run, and what it means."""
+    """The measurements of a run, and what they mean."""
 
     run: str
     nodes: tuple[Node, ...]
@@ -80,7 +80,7 @@ def _failure(view: RunView) -> RunFailed:
 
 
 def lines(found: NetworkReport, paint: Paint) -> list[str]:
-    """The report as a person reads it."""
+    """The report as lines for people."""
     names = {node.rank: node.name for node in found.nodes}
     judged = found.judgement
     header = ("NODE", "ADDRESS", "INTERFACE", "CPUS", "MEMORY", "GPUS", "INFINIBAND", "DISK WRITE")

@@ -28,7 +28,7 @@ REFRESH_PER_S = 5
 
 
 class Display(Protocol):
-    """Where lines, notes and states go."""
+    """The interface for lines, notes and states."""
 
     def lines(self, lines: Sequence[Line]) -> None: ...
     def note(self, text: str, level: str = "") -> None: ...
@@ -58,7 +58,7 @@ class PlainDisplay:
 
     def lines(self, lines: Sequence[Line]) -> None:
         if self._states:
-            # Whoever follows a run wants its ranks' lines alone on standard output.
+            # Standard output is only for the ranks' lines.
             sys.stderr.write(rank_lines([line for line in lines if is_build(line.source)], Paint.of(sys.stderr)))
             lines = [line for line in lines if not is_build(line.source)]
         if lines:
@@ -77,7 +77,7 @@ class PlainDisplay:
 
 
 class QuietDisplay(PlainDisplay):
-    """Nothing but notes, each once; `shown` has those of earlier runs."""
+    """Shows only notes, each once; `shown` has those of earlier runs."""
 
     def __init__(self, out: TextIO, shown: set[str]) -> None:
         super().__init__(out)
@@ -106,7 +106,7 @@ class JsonDisplay(PlainDisplay):
 
 
 class LiveDisplay:
-    """Lines scroll by; below them stand the state and what every rank has under way."""
+    """Lines scroll by; below them are the state and every rank's unfinished line."""
 
     def __init__(self, out: TextIO, pending: Callable[[], Mapping[str, str]], state: RunState, name: str) -> None:
         from rich.console import Console
@@ -116,7 +116,7 @@ class LiveDisplay:
         self._pending = pending
         self._state = state
         self._name = printable(name)
-        # The view is drawn by a thread of its own, so that the clock moves while nothing is printed.
+        # A thread redraws the view, so that the clock moves while nothing is printed.
         self.live = Live(
             get_renderable=self._render,
             console=Console(file=out, highlight=False, no_color=None if self.paint.color else True),
@@ -160,7 +160,7 @@ def live_area(
         area.append(paint(f"… and {len(pending) - room} more ranks", "dim"))
     line = status_line(state, name, paint, now)
     if state.reason and not state.ended and len(clean(line, color=False)) > columns:
-        # How fast and how long still stand at the end of a reason.
+        # Rate and remaining time are at the end of a reason.
         area.append(status_line(replace(state, reason=""), name, paint, now))
         area += [f"  {part}" for part in wrap(state.reason, max(20, columns - 2))[:MAX_REASON_LINES]]
     else:
@@ -182,7 +182,7 @@ def status_line(state: RunState, name: str, paint: Paint, now: float) -> str:
     if since is not None:
         parts.append(duration(now - since))
     if silent := _silent(state, now):
-        # Old figures would look as if it went on.
+        # Old figures would suggest progress.
         return "  ".join([*parts, paint(silent, "yellow")])
     if figure := throughput(state.metrics):
         parts.append(figure)

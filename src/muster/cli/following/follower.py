@@ -1,4 +1,4 @@
-"""Following a run to its end; Ctrl-C cancels the run."""
+"""Follows a run to its end; Ctrl-C cancels the run."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from muster.wire.states import RunStatus
 from muster.wire.stream import LogPiece, Note, RunEnded, StateChanged
 
 _REMEMBERED_LINES = 500
-"""Of what was just printed, so that a summary need not repeat it."""
+"""How many printed lines are remembered, so that a summary need not repeat them."""
 
 
 class Streaming(Protocol):
-    """What following needs of the client."""
+    """The part of the client that following needs."""
 
     def run(self, ref: str) -> RunView: ...
     def stream(
@@ -41,7 +41,7 @@ class Streaming(Protocol):
 
 
 def without_repetition(view: RunView, shown: set[str]) -> RunView:
-    """The same run, without the last lines of its verdict where all of them were on the screen just now."""
+    """The run without the last lines of its verdict, where all of them were just printed."""
     verdict = view.verdict
     if verdict is None or not verdict.lines or not {line.strip() for line in verdict.lines} <= shown:
         return view
@@ -90,7 +90,7 @@ def follow_to_end(client: Streaming, view: RunView, *, quiet: bool, as_json: boo
         print_json(view)
     else:
         view = without_repetition(view, set(shown))
-        # Not among the ranks' lines where these go into a pipe or file.
+        # Not mixed with the ranks' lines where those go into a pipe or file.
         out = sys.stdout if sys.stdout.isatty() else sys.stderr
         print_lines(["", *summary(view, Paint.of(out), time.time(), columns(out))], out)
     return exits.EXIT_CODES.get(status, exits.EXIT_FAILED)
@@ -101,7 +101,7 @@ class Abandoned(Exception):
 
 
 class Screen:
-    """Puts the events of a stream on a display."""
+    """Shows the events of a stream on a display."""
 
     def __init__(
         self,
@@ -182,7 +182,7 @@ class Follower:
                 return
 
     def _answer(self) -> None:
-        """Turn new Ctrl-Cs into a cancel, then a kill, then into not waiting any more."""
+        """Act on new Ctrl-Cs: cancel, then kill, then stop waiting."""
         while self._interrupts.count > self._answered and not self._screen.state.ended:
             self._answered += 1
             if self._answered > 2:

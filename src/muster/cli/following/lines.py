@@ -1,8 +1,8 @@
 """Bytes of many ranks in, whole lines out. Pure.
 
-A carriage return starts a line again: only its last state becomes a line, and what is under way can be
-asked for. So progress bars of many ranks never garble each other, however their writes interleave. Where nobody asks,
-as in a pipe, a bar becomes a line now and then while it grows.
+A carriage return restarts a line: only its last state becomes a line, and the unfinished state can be queried. So
+progress bars of many ranks never garble each other, however their writes interleave. Where nobody queries it, as in a
+pipe, a bar becomes a line from time to time while it grows.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class Line(NamedTuple):
 
 @dataclass
 class Merger:
-    """Collects what sources print; with `color` their colours stay, other terminal codes never do."""
+    """Collects the output of sources; with `color` their colours are kept, other terminal codes never."""
 
     color: bool = False
     max_line_bytes: int = MAX_LINE_BYTES
     growing_s: float | None = None
-    """So often a line that is written over becomes one as it stands, where nothing else shows it; None: never."""
+    """How often the current state of a progress bar becomes a line, where nothing else shows it; None: never."""
     clock: Callable[[], float] = time.monotonic
     _sources: dict[str, _Unfinished] = field(default_factory=dict)
     _shown_at: dict[str, float] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class Merger:
         return lines
 
     def _growing(self, source: str, unfinished: _Unfinished, every_s: float) -> list[Line]:
-        """What a progress bar shows, unless it was shown a moment ago."""
+        """The state of a progress bar, unless it was shown a moment ago."""
         now, text = self.clock(), self._text(unfinished.state())
         if not text.strip() or now - self._shown_at.get(source, -every_s) < every_s:
             return []
@@ -68,13 +68,13 @@ class Merger:
         return [Line(source, text)]
 
     def finish(self) -> list[Line]:
-        """End all sources: what they left without a newline becomes lines."""
+        """End all sources: unfinished lines become lines."""
         ended = [(name, self._sources.pop(name).take()) for name in list(self._sources)]
         return [Line(name, self._text(raw)) for name, raw in ended if raw]
 
     def pending(self) -> dict[str, str]:
-        """What each source shows on the line that it has not finished."""
-        # A copy: a view may ask from its own thread.
+        """The unfinished line of each source."""
+        # A copy: a view may call this from its own thread.
         states = {name: self._text(unfinished.state()) for name, unfinished in list(self._sources.items())}
         return {name: text for name, text in states.items() if text.strip()}
 
@@ -106,7 +106,7 @@ class _Unfinished:
         return line
 
     def state(self) -> bytes:
-        """The line so far, without a character that has only half arrived."""
+        """The line so far, without an incomplete last character."""
         return bytes(self._line[: _character_boundary(self._line)])
 
     def _write(self, part: bytes, lines: list[bytes]) -> None:
@@ -132,7 +132,7 @@ class _Unfinished:
 
 
 def clean(text: str, color: bool) -> str:
-    """Text that is safe to print: no control characters, and of escapes at most the colours."""
+    """Text that is safe to print: no control characters, and no escapes except colours."""
     if text.isprintable():
         return text
     colored = False
@@ -146,7 +146,7 @@ def clean(text: str, color: bool) -> str:
         return match[0]
 
     text = _UNSAFE.sub(keep, text)
-    # A colour left on would run into the next line, which may be another rank's.
+    # A colour that is not reset would run into the next line, which may be another rank's.
     return text + _RESET if colored else text
 
 
@@ -159,5 +159,5 @@ def _cut(piece: bytearray) -> int:
 
 
 def _character_boundary(data: bytearray) -> int:
-    """Length without a multi-byte character that is cut at the end."""
+    """The length without an incomplete multi-byte character at the end."""
     return codecs.utf_8_decode(data, "replace", False)[1]

@@ -10,13 +10,13 @@ from muster.wire.runs import RunView
 _PROCESS = re.compile(r"std_log_process_(\d+)\.txt$")
 _ENVIRONMENT = re.compile(r"environment_node_(\d+)\.txt$")
 _BUILD = "environment_build.txt"
-"""Of an environment that was built before the attempt began."""
+"""Logs of environments that were built before the attempt began."""
 _TASK = re.compile(r"std_log_node_(\d+)_(\w+)\.txt$")
 
 
 @dataclass(frozen=True)
 class Source:
-    """One log as a reader sees it."""
+    """One log with its label."""
 
     label: str
     """Such as `rank 0`; empty for a run of one process."""
@@ -25,7 +25,7 @@ class Source:
 
 
 def source_of(stream: str) -> Source:
-    """By the log's name, which needs no question to the server."""
+    """The source of a log, derived from its name without asking the server."""
     if match := _PROCESS.search(stream):
         return Source(f"rank {int(match[1])}", int(match[1]))
     if match := _TASK.search(stream):
@@ -40,12 +40,12 @@ def source_of(stream: str) -> Source:
 
 
 def is_build(stream: str) -> bool:
-    """Whether a log is that of an environment's build, and no rank's."""
+    """Whether a log is that of an environment's build, not of a rank."""
     return _ENVIRONMENT.search(stream) is not None or stream.endswith(_BUILD)
 
 
 def log_of_rank(view: RunView, rank: int, attempt: int | None = None) -> str | None:
-    """The stream of a rank; None where the run has not come so far."""
+    """The stream of a rank; None where the rank has not started yet."""
     for entry in reversed(view.attempts):
         if attempt is None or entry.number == attempt:
             for candidate in entry.ranks:

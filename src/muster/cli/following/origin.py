@@ -1,4 +1,4 @@
-"""Recording where a run came from, loaded once the run is under way."""
+"""Records a run's provenance; imported once the run is submitted."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ from muster.wire.runs import RunView
 
 
 def keep(client: Client, views: Sequence[RunView], job: LoadedJob) -> None:
-    """Gather and send it while the runs go on."""
+    """Collect and send it in the background."""
     folder = job.base_dir / job.spec.code if job.spec.code else job.base_dir
     record(client, [view.id for view in views], folder, ["muster", *sys.argv[1:]])

@@ -1,4 +1,4 @@
-"""Waiting for several runs."""
+"""Waits for several runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from muster.wire.stream import RunEnded
 
 
 def ended(client: Client, view: RunView) -> RunView:
-    """The run once it has ended."""
+    """Wait for a run; returns it once it has ended."""
     if view.status not in states.TERMINAL:
         for item in client.stream(view.id, logs=False, metrics=False):
             if isinstance(item.event, RunEnded):
@@ -33,7 +33,7 @@ def show_end(view: RunView) -> None:
 
 
 def worst(found: set[RunStatus]) -> int:
-    """The exit code for runs that ended so."""
+    """The exit code for several ended runs: that of the worst."""
     if found <= {states.COMPLETED}:
         return 0
     return exits.EXIT_FAILED if found - {states.COMPLETED, states.CANCELED} else exits.EXIT_INTERRUPTED

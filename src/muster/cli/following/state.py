@@ -1,4 +1,4 @@
-"""What is known of a run while it is followed, built from the events of its stream. Pure."""
+"""The state of a followed run, built from the events of its stream. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from muster.wire.stream import (
 
 @dataclass(frozen=True)
 class RankProgress:
-    """How far one rank is, and how fast it gets on."""
+    """The progress of one rank, and its rate."""
 
     done: float
     total: float | None
@@ -42,7 +42,7 @@ class RankProgress:
 
 @dataclass
 class RunState:
-    """The latest of everything."""
+    """The latest state of a run."""
 
     status: RunStatus = states.NOT_STARTED
     reason: str = ""
@@ -77,7 +77,7 @@ class RunState:
 
     @property
     def progress(self) -> RankProgress | None:
-        """That of the slowest rank: a gang is as far as its last one."""
+        """The progress of the slowest rank, which is that of the gang."""
         return min(list(self._progress.values()), key=lambda p: p.done / p.total if p.total else p.done, default=None)
 
     def apply(self, event: StreamEvent, now: float) -> None:
@@ -103,7 +103,7 @@ class RunState:
             self.started_at = event.at
             self.moved_at = event.at
         elif event.status in (states.QUEUED, states.PROVISIONING, states.PREPARING):
-            # A further attempt starts from nothing.
+            # A new attempt starts from zero.
             self.moved_at = None
             self.ranks.clear()
             self._progress.clear()

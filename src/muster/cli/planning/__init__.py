@@ -1,1 +1,1 @@
-"""What a job would do: `muster run --dry-run`."""
+"""The plan of a job: `muster run --dry-run`."""

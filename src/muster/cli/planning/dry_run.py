@@ -21,12 +21,12 @@ from muster.wire.node.plan import PlanView
 
 
 def show_plan(job: LoadedJob, as_json: bool) -> None:
-    """The whole plan, on nodes like those of the job's cluster, and the script that its own queue would be given."""
+    """Print the whole plan, for nodes like those of the job's cluster, and the script for its queue."""
     notices = [*job.notices, *check_files(job.spec, job.base_dir)]
     environment = planned(job.spec, job.base_dir)
     notices += environment.notices
     notices += check_data(job.spec)
-    # What a node builds is found on its PATH.
+    # A Python that a node builds is found on its PATH.
     python = sys.executable if job.spec.environment is None else "python"
     made = _of_cluster(job.spec, python, notices) or _of_this_machine(job.spec, python)
     if as_json:
@@ -44,7 +44,7 @@ def show_plan(job: LoadedJob, as_json: bool) -> None:
 
 
 def _of_cluster(spec: JobSpec, python: str, notices: list[str]) -> PlanView | None:
-    """As the job's cluster would run it; only a server knows clusters other than `local`."""
+    """The plan for the job's cluster; only a server knows clusters other than `local`."""
     if spec.compute == "local":
         return None
     try:

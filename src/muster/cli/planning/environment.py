@@ -1,4 +1,4 @@
-"""What `--dry-run` says of a job's environment and data: what they stand for, and what would be built."""
+"""What `--dry-run` prints about a job's environment and data: what they resolve to, and what would be built."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _SHOWN = 6
 
 @dataclass(frozen=True)
 class PlannedEnvironment:
-    """What the ranks would run in."""
+    """The environment that the ranks would run in."""
 
     notices: tuple[str, ...] = ()
     summary: str = ""
@@ -45,7 +45,7 @@ class PlannedEnvironment:
 
 
 def planned(spec: JobSpec, base_dir: Path) -> PlannedEnvironment:
-    """What the job's environment means on this machine; raises JobError for one that cannot be."""
+    """What the job's environment resolves to on this machine; raises JobError for an impossible one."""
     spec, notices = with_imports(spec, base_dir)
     described = _as_if_sent(with_contents(spec, base_dir))
     if described.environment is None:
@@ -65,17 +65,17 @@ def planned(spec: JobSpec, base_dir: Path) -> PlannedEnvironment:
 
 
 def check_data(spec: JobSpec) -> list[str]:
-    """Refuse data assets, models and datastores that are not there, where the workspace's server is running.
+    """Refuse missing data assets, models and datastores, where the workspace's server is running.
 
-    Returns notices of paths that hold nothing now, or cannot be listed.
+    Returns notices about paths that are empty now, or cannot be listed.
     """
     notices = []
     for name, value in spec.inputs.items():
         if not isinstance(value, Input) or not rules.is_address(value.path or ""):
             continue
         try:
-            if said := _look(value):
-                notices.append(f"inputs.{name}: {said}")
+            if notice := _look_up(value):
+                notices.append(f"inputs.{name}: {notice}")
         except ServerUnavailable:
             notices.append(
                 f"inputs.{name}: whether {value.path} is there is not known: the workspace's server does not run"
@@ -91,8 +91,8 @@ def check_data(spec: JobSpec) -> list[str]:
     return notices
 
 
-def _look(value: Input) -> str:
-    """Ask the server for what an input names; addresses elsewhere are only read. Returns what is odd about it."""
+def _look_up(value: Input) -> str:
+    """Look up an input on the server; other addresses are only parsed. Returns a notice, or an empty text."""
     path = value.path or ""
     if is_model_input(path, value.type):
         reference = references.parse(path)
@@ -113,7 +113,7 @@ def _look_in_store(storage: Storage, location: Location) -> str:
     try:
         storage.datastore(location.store)
     except NotFound as error:
-        # With its own hint, which lists the datastores that there are.
+        # Its own hint lists the existing datastores.
         raise JobError(error.message, error.hint) from error
     try:
         holds_something = bool(storage.files(location.store, location.path, limit=1))
@@ -125,7 +125,7 @@ def _look_in_store(storage: Storage, location: Location) -> str:
 
 
 def _as_if_sent(spec: JobSpec) -> JobSpec:
-    """The same job as if the folder of its image had been sent."""
+    """The job as if the build folder of its image had been uploaded."""
     environment = spec.environment
     if not isinstance(environment, EnvironmentSpec) or environment.build is None or is_snapshot(environment.build.path):
         return spec

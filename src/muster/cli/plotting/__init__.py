@@ -1,1 +1,1 @@
-"""Curves of metrics, on a terminal and as pictures."""
+"""Curves of metrics, on a terminal and as image files."""

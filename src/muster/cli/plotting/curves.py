@@ -1,4 +1,4 @@
-"""Curves out of what runs logged. Pure."""
+"""Curves from logged metrics. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from muster.wire.runs import MetricSeries
 
 @dataclass(frozen=True)
 class Curve:
-    """The points of one metric that belong together."""
+    """One curve: points of one metric."""
 
     label: str
     x: Sequence[float]
@@ -22,7 +22,7 @@ class Curve:
 def curves_of(
     label: str, found: Sequence[MetricSeries], *, by_time: bool, begin: float, all_ranks: bool
 ) -> list[Curve]:
-    """The curves of one run: of the first rank that logged, or of each; a further attempt goes on in the same one."""
+    """The curves of one run: of the first rank that logged, or of each; attempts continue the same curve."""
     ranks = sorted({one.rank if one.rank is not None else -1 for one in found})
     wanted = ranks if all_ranks else ranks[:1]
     curves = []
@@ -36,7 +36,7 @@ def curves_of(
 
 
 def smoothed(curve: Curve, weight: float) -> Curve:
-    """A running mean that forgets: 0 is the curve itself, 0.99 forgets slowly."""
+    """An exponential moving average: 0 is the curve itself, 0.99 smooths most."""
     total = norm = 0.0
     means = []
     for value in curve.y:
@@ -50,7 +50,7 @@ def _attempt(one: MetricSeries) -> int:
 
 
 def _points(one: MetricSeries, by_time: bool, begin: float) -> list[tuple[float, float]]:
-    """Those that are numbers: NaN and infinity are in no drawing."""
+    """The finite points: NaN and infinity cannot be drawn."""
     return [
         (at - begin if by_time else index if step is None else step, float(value))
         for index, (value, step, at) in enumerate(zip(one.values, one.steps, one.at, strict=True))

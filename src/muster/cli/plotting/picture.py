@@ -14,7 +14,7 @@ KINDS = (".png", ".svg", ".pdf")
 
 
 def require(path: Path) -> None:
-    """Refuse what could not be written, before anything is fetched."""
+    """Refuse an unsupported format before anything is fetched."""
     if path.suffix.lower() not in KINDS:
         raise UserError(f"--to {path}: the name has to end in {', '.join(KINDS[:-1])} or {KINDS[-1]}.")
     if find_spec("matplotlib") is None:
@@ -22,7 +22,7 @@ def require(path: Path) -> None:
 
 
 def write(curves: Sequence[Curve], title: str, along: str, path: Path, log: bool = False) -> None:
-    """Write the chart to a file, in the form that its name says."""
+    """Write the chart to a file, in the format of its extension."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -32,7 +32,7 @@ def write(curves: Sequence[Curve], title: str, along: str, path: Path, log: bool
         figure = Figure(figsize=(8, 4.8), layout="constrained")
         axes = figure.subplots()
         for curve in curves:
-            # Names are text, whatever signs they hold.
+            # Names are plain text: `$` must not start a formula.
             axes.plot(curve.x, curve.y, label=curve.label.replace("$", r"\$"), linewidth=1.4)
         axes.set_title(title.replace("$", r"\$"))
         axes.set_xlabel(along)

@@ -16,7 +16,7 @@ _MARKS = "●◆▲■★✚"
 
 
 def drawing(curves: Sequence[Curve], title: str, paint: Paint, width: int, height: int, log: bool = False) -> list[str]:
-    """The lines of a chart: its axis, its curves, and which is which."""
+    """The lines of a chart: axis, curves and legend."""
     shown = [Curve(one.label, one.x, [_scaled(value, log) for value in one.y]) for one in curves]
     shown = [_without_gaps(one) for one in shown]
     known = [value for one in shown for value in one.y]
@@ -42,7 +42,7 @@ def drawing(curves: Sequence[Curve], title: str, paint: Paint, width: int, heigh
 
 
 def _at(value: float) -> str:
-    """A step, which is whole, or a time, which may not be."""
+    """Format a step, which is whole, or a time, which may not be."""
     return f"{int(value):,}" if float(value).is_integer() else number(value)
 
 
@@ -62,7 +62,7 @@ def _without_gaps(curve: Curve) -> Curve:
 
 
 class _Canvas:
-    """Dots with the curve that drew each character last."""
+    """A dot canvas that remembers which curve drew each character last."""
 
     def __init__(self, width: int, height: int) -> None:
         self._width, self._height = max(10, width), max(2, height)
@@ -73,8 +73,8 @@ class _Canvas:
         before: tuple[int, int] | None = None
         for x, y in zip(curve.x, curve.y, strict=True):
             here = (
-                _place(x, across, self._width * 2),
-                self._height * 4 - 1 - _place(y, upward, self._height * 4),
+                _dot(x, across, self._width * 2),
+                self._height * 4 - 1 - _dot(y, upward, self._height * 4),
             )
             self._line(before or here, here, owner)
             before = here
@@ -88,7 +88,7 @@ class _Canvas:
             self._owners[y // 4][x // 2] = owner
 
     def line(self, row: int, paint: Paint) -> str:
-        """One row, with each stretch of a curve in its colour."""
+        """One row, with each curve in its colour."""
         found, stretch, owner = [], "", -1
         for cell, of in zip(self._cells[row], self._owners[row], strict=True):
             mine = of if cell else -1
@@ -100,6 +100,6 @@ class _Canvas:
         return "".join(found).rstrip()
 
 
-def _place(value: float, span: tuple[float, float], room: int) -> int:
+def _dot(value: float, span: tuple[float, float], room: int) -> int:
     low, high = span
     return min(room - 1, int((value - low) / (high - low) * (room - 1) + 0.5)) if high > low else room // 2

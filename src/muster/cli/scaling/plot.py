@@ -15,7 +15,7 @@ _INK, _MUTED, _BLUE, _GRID = "#1f2328", "#6e7781", "#1f6feb", "#d8dee4"
 
 
 def require() -> None:
-    """Refuse before the first run what would only fail after the last."""
+    """Refuse before the first run what would otherwise fail after the last."""
     if find_spec("matplotlib") is None:
         raise MissingExtra("drawing needs matplotlib", f"{install_command('plot')}, or give --no-plot.")
 

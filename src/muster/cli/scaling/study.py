@@ -1,4 +1,4 @@
-"""A scaling study: which sizes are run in which order, what was measured, what follows. Pure but for its file."""
+"""A scaling study: the order of runs, the measurements, the results. Pure except for its file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from muster.job.spec import JobSpec
 from muster.wire.codec import WireError, from_json, to_json
 
 FILES = ("scaling.json", "scaling.part", "scaling.png", "scaling.svg")
-"""What a study writes."""
+"""The files of a study."""
 _FORMAT = 1
 _BELIEVABLE = 1.15
 
@@ -46,7 +46,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Machine:
-    """Where a study was made."""
+    """The machine of a study."""
 
     host: str = ""
     cpus: int | None = None
@@ -57,7 +57,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Row:
-    """What is known of one size: the median of its runs against the smallest size."""
+    """The result of one size: the median of its runs, compared with the smallest size."""
 
     size: Size
     values: tuple[float, ...]
@@ -69,7 +69,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Study:
-    """All of it; written to its file after every run, so that an interrupted study can continue."""
+    """The study; written to its file after every run, so that an interrupted one can continue."""
 
     key: str
     job: str
@@ -83,7 +83,7 @@ class Study:
     """The digest of the job's code; empty where the job has none."""
 
     def left(self) -> list[tuple[Size, int]]:
-        """What is still to be run; sizes take turns, so that a slow hour falls on all of them."""
+        """The remaining runs; sizes take turns, so that a slow hour affects all of them."""
         done = {(sample.procs, sample.repeat) for sample in self.samples}
         turns = [(size, repeat) for repeat in range(1, self.repeats + 1) for size in self.sizes]
         return [(size, repeat) for size, repeat in turns if (size.procs, repeat) not in done]
@@ -109,7 +109,7 @@ class Study:
 
 
 def parse_procs(text: str) -> tuple[int, ...]:
-    """`1,2,4` to numbers that rise."""
+    """Parse `1,2,4`, which must be increasing."""
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isascii() and part.isdigit() and int(part) > 0 for part in parts):
         raise JobError(f"--procs {text}: give numbers of processes above zero with commas, such as 1,2,4,8.")
@@ -120,7 +120,7 @@ def parse_procs(text: str) -> tuple[int, ...]:
 
 
 def sizes_of(spec: JobSpec, counts: Sequence[int], per_node: int | None) -> tuple[Size, ...]:
-    """How each number of processes is laid over nodes."""
+    """How each number of processes is distributed over nodes."""
     distribution = spec.distribution
     own = getattr(distribution, "process_count_per_instance", None)
     if isinstance(distribution, TensorFlow) or (distribution is not None and own is None):
@@ -144,13 +144,13 @@ def sizes_of(spec: JobSpec, counts: Sequence[int], per_node: int | None) -> tupl
 
 
 def key_of(spec: JobSpec) -> str:
-    """The same job has the same key, whatever sizes are asked for."""
+    """The same job has the same key, whatever the sizes."""
     text = json.dumps(spec.model_dump(mode="json"), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def resume(found: Study | None, wanted: Study) -> Study:
-    """The study to continue: what an earlier one of the same job and code measured is kept."""
+    """The study to continue: measurements of an earlier one of the same job and code are kept."""
     if found is None:
         return wanted
     if found.key != wanted.key or (wanted.metric and found.metric not in ("", wanted.metric)):
@@ -160,12 +160,12 @@ def resume(found: Study | None, wanted: Study) -> Study:
         )
     if found.code != wanted.code:
         return wanted
-    asked = {(size.procs, repeat) for size, repeat in wanted.left()}
+    wanted_runs = {(size.procs, repeat) for size, repeat in wanted.left()}
     shapes = {size.procs: size for size in found.sizes}
     kept = tuple(
         sample
         for sample in found.samples
-        if (sample.procs, sample.repeat) in asked and shapes[sample.procs] in wanted.sizes
+        if (sample.procs, sample.repeat) in wanted_runs and shapes[sample.procs] in wanted.sizes
     )
     return replace(wanted, metric=found.metric or wanted.metric, samples=kept)
 
@@ -197,6 +197,6 @@ def read(path: Path) -> Study | None:
 
 
 def write(path: Path, study: Study) -> None:
-    """Replace the file at once."""
+    """Replace the file atomically."""
     rows = [{**to_json(row), "size": str(row.size), "procs": row.size.procs} for row in study.rows()]
     write_json(path, {"format": _FORMAT, **to_json(study), "rows": rows}, indent=2)

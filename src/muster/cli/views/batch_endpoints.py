@@ -32,15 +32,15 @@ def listing(endpoints: Sequence[BatchEndpointView], now: float, room: int | None
 
 
 def description(view: BatchEndpointView, now: float, room: int | None = None) -> Iterator[str]:
-    """Everything that there is to say about one batch endpoint."""
-    said = {
+    """All details of one batch endpoint."""
+    fields = {
         "endpoint": view.name,
         "default": view.default_deployment or "none yet",
         "description": view.description or "",
         "tags": ", ".join(f"{key}={value}" for key, value in sorted(view.tags.items())),
         "made": moment(view.created_at, now) + (f" by {view.created_by}" if view.created_by else ""),
     }
-    yield from (f"{name + ':':<13}{text}" for name, text in said.items() if text)
+    yield from (f"{name + ':':<13}{text}" for name, text in fields.items() if text)
     yield ""
     if not view.deployments:
         yield f"nothing is deployed: `muster batch-endpoint deploy -f FILE --endpoint {view.name}`"

@@ -33,7 +33,7 @@ def summary(view: ClusterView) -> str:
 
 
 def cluster_lines(view: ClusterView, paint: Paint, now: float, use: ClusterUse | None = None) -> list[str]:
-    """Everything about one cluster."""
+    """All details of one cluster."""
     rows = [
         ("why", view.reason),
         ("engine", view.engine),
@@ -72,7 +72,7 @@ def history_lines(states: Sequence[NodeStateView], now: float) -> list[str]:
 
 
 def cost_lines(found: CostReport, limit: int | None = None) -> list[str]:
-    """Node hours and money by run, user or cluster: the greatest first, and at most so many of them."""
+    """Node hours and cost by run, user or cluster: the greatest first, and at most so many."""
     if not found.lines or found.total is None:
         return ["nothing has run yet"]
     head = (found.by.upper(), "RUNS", "NODE HOURS", "GPU HOURS", "COST")
@@ -88,7 +88,7 @@ def _extent(view: ClusterView) -> str:
 
 
 def _mounts(view: ClusterView) -> str:
-    """Where jobs find what, one a line."""
+    """The cluster's mounts, one per line."""
     given = view.options.get("mounts")
     mounts = [mount for mount in given if isinstance(mount, Mapping)] if isinstance(given, list) else []
     lines = [

@@ -12,17 +12,17 @@ GAP = 2
 
 @dataclass(frozen=True)
 class Column:
-    """How one column behaves where there is too little room."""
+    """How one column shrinks where there is too little room."""
 
     title: str
     least: int | None = None
-    """It may be cut to so many characters; None: never."""
+    """It may be cut to so many characters; None: it is never cut."""
     leaves: int = 0
-    """Those with the highest number are left out first; 0: never."""
+    """Columns with the highest number are left out first; 0: never."""
 
 
 def fit(columns: Sequence[Column], rows: Sequence[Sequence[str]], room: int | None) -> list[str]:
-    """A table in so many characters; None: as wide as it is."""
+    """A table fitted to a width; None: unlimited."""
     cells = [tuple(column.title for column in columns), *(tuple(row) for row in rows)]
     natural = [max(width(row[index]) for row in cells) for index in range(len(columns))]
     kept = _kept(columns, natural, room)
@@ -31,7 +31,7 @@ def fit(columns: Sequence[Column], rows: Sequence[Sequence[str]], room: int | No
 
 
 def cut(text: str, room: int) -> str:
-    """A text in so many characters: behind a word, where one ends not far from there."""
+    """A text cut to so many characters, after a word where one ends near there."""
     if len(text) <= room:
         return text
     head = text[: max(0, room - 1)]
@@ -58,11 +58,11 @@ def _widths(columns: Sequence[Column], natural: Sequence[int], kept: Sequence[in
     widths = [natural[index] for index in kept]
     if room is None:
         return widths
-    # The last one, which says why, gives way first.
-    for place in reversed(range(len(kept))):
+    # The last column, the reason, is cut first.
+    for index in reversed(range(len(kept))):
         beyond = sum(widths) + GAP * (len(widths) - 1) - room
         if beyond > 0:
-            widths[place] = max(_least(columns[kept[place]], widths[place]), widths[place] - beyond)
+            widths[index] = max(_least(columns[kept[index]], widths[index]), widths[index] - beyond)
     return widths
 
 

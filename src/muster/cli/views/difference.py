@@ -1,4 +1,4 @@
-"""How two runs differ, as rows and as lines."""
+"""The differences of two runs, as rows and as lines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SETTINGS = ("resources", "distribution", "environment", "environment_variables"
 
 @dataclass(frozen=True)
 class Differing:
-    """One thing that two runs do not have in common."""
+    """One difference of two runs."""
 
     what: str
     left: str
@@ -31,7 +31,7 @@ class Differing:
 def differences(
     one: RunView, other: RunView, origin: Provenance | None, other_origin: Provenance | None, code: str, now: float
 ) -> list[Differing]:
-    """Everything that tells two runs apart, causes first."""
+    """All differences of two runs, causes first."""
     rows = [
         ("command", command_text(one.spec.get("command")), command_text(other.spec.get("command"))),
         *_mapping("input", *(_inputs(view) for view in (one, other))),
@@ -56,7 +56,7 @@ def lines(one: RunView, other: RunView, found: Sequence[Differing], paint: Paint
 
 
 def code_difference(left: Path, right: Path) -> str:
-    """Two folders of code as a unified difference."""
+    """A unified diff of two code folders."""
     names = sorted(
         {str(path.relative_to(root)) for root in (left, right) for path in root.rglob("*") if path.is_file()}
     )

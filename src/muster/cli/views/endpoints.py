@@ -1,4 +1,4 @@
-"""Endpoints as lines: what there is, and what one does. Pure."""
+"""Endpoints as lines: lists and details. Pure."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def listing(endpoints: Sequence[EndpointView], now: float, room: int | None) -> 
 
 
 def description(view: EndpointView, now: float, room: int | None = None) -> Iterator[str]:
-    """Everything that there is to say about one endpoint."""
-    said = {
+    """All details of one endpoint."""
+    fields = {
         "endpoint": view.name,
         "state": view.state,
         "address": view.scoring_uri or "none yet",
@@ -49,7 +49,7 @@ def description(view: EndpointView, now: float, room: int | None = None) -> Iter
         "tags": ", ".join(f"{key}={value}" for key, value in sorted(view.tags.items())),
         "made": moment(view.created_at, now) + (f" by {view.created_by}" if view.created_by else ""),
     }
-    yield from (f"{name + ':':<13}{text}" for name, text in said.items() if text)
+    yield from (f"{name + ':':<13}{text}" for name, text in fields.items() if text)
     if not view.deployments:
         yield ""
         yield f"nothing is deployed: `muster endpoint deploy -f FILE --endpoint {view.name}`"
@@ -69,14 +69,14 @@ def description(view: EndpointView, now: float, room: int | None = None) -> Iter
             yield f"{_failed(item)}: {item.why}"
     if view.canary is not None:
         yield _trial(view.canary, now)
-    asked = [item for item in view.deployments if item.requests is not None and item.requests.requests]
-    if asked:
+    used = [item for item in view.deployments if item.requests is not None and item.requests.requests]
+    if used:
         yield ""
-        yield from fit(_FIGURES, [_figures(item) for item in asked], room)
+        yield from fit(_FIGURES, [_figures(item) for item in used], room)
 
 
 def progress(item: DeploymentView) -> str:
-    """One line on how far a deployment is."""
+    """The progress of a deployment in one line."""
     if item.has_failed:
         return f"{_failed(item)}: {item.why or 'see its log'}"
     replicas = f"{item.ready} of {counted(item.instances, 'replica')}"
@@ -84,7 +84,7 @@ def progress(item: DeploymentView) -> str:
 
 
 def _trial(trial: CanaryView, now: float) -> str:
-    """How a deployment that is watched does."""
+    """The state of a canary."""
     rules = trial.rules
     if trial.state == "watching":
         return (
@@ -95,22 +95,22 @@ def _trial(trial: CanaryView, now: float) -> str:
 
 
 def _failed(item: DeploymentView) -> str:
-    """Which revision failed, where another one goes on."""
+    """The failed revision, where an earlier one goes on serving."""
     if item.state in ("failed", "stopped"):
         return f"{item.name} {item.state}"
     return f"{item.name}: revision {item.revision} ({item.newest_run}) failed, {item.serving_revision} goes on"
 
 
 def _figures(item: DeploymentView) -> Sequence[str]:
-    asked, model = item.requests or ServingFigures(item.name), item.replicas or ServingFigures(item.name)
+    requests, model = item.requests or ServingFigures(item.name), item.replicas or ServingFigures(item.name)
     return (
         item.name,
-        f"{asked.rate:.1f}",
-        *(_ms(value) for value in (asked.p50_ms, asked.p95_ms, asked.p99_ms)),
-        _ms(max(asked.queue_p95_ms, model.queue_p95_ms)),
+        f"{requests.rate:.1f}",
+        *(_ms(value) for value in (requests.p50_ms, requests.p95_ms, requests.p99_ms)),
+        _ms(max(requests.queue_p95_ms, model.queue_p95_ms)),
         f"{model.batch_mean:.1f}" if model.batch_mean else "-",
-        f"{asked.requests:,}",
-        f"{asked.failed:,}",
+        f"{requests.requests:,}",
+        f"{requests.failed:,}",
     )
 
 

@@ -1,4 +1,4 @@
-"""Environments as lines: what there is, and what one is made of. Pure."""
+"""Environments as lines: lists and details. Pure."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class LockedView(BuiltView):
 
 @dataclass(frozen=True)
 class ImageView:
-    """An image that was made on this machine."""
+    """An image that was built on this machine."""
 
     key: str
     name: str
@@ -56,7 +56,7 @@ class ImageView:
 
 @dataclass(frozen=True)
 class EnvironmentList:
-    """What `muster env list` prints."""
+    """The JSON of `muster env list`."""
 
     curated: tuple[CuratedView, ...]
     registered: tuple[EnvironmentView, ...]
@@ -67,7 +67,7 @@ class EnvironmentList:
 
 @dataclass(frozen=True)
 class EnvironmentDescription:
-    """What `muster env show` prints."""
+    """The JSON of `muster env show`."""
 
     name: str
     notices: tuple[str, ...]
@@ -111,7 +111,7 @@ def description(found: EnvironmentDescription, paint: Paint, now: float) -> list
 
 
 def _named(texts: Mapping[str, str], room: int | None) -> list[str]:
-    """Names with a text behind each, which goes on below itself where it is long."""
+    """Names with a text each, which wraps in its own column."""
     names = max(map(len, texts), default=0)
     return [
         f"  {'' if number else name:<{names}}  {line}"

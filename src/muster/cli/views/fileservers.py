@@ -1,4 +1,4 @@
-"""File servers as lines: what there is, and what one holds. Pure."""
+"""File servers as lines: lists and details. Pure."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def listing(servers: Sequence[FileServerView], now: float, room: int | None) -> 
 
 
 def address(view: FileServerView) -> str:
-    """Where NFS clients find it; empty where it does not serve."""
+    """The address for NFS clients; empty where it does not serve."""
     return f"nfs://{view.address}:{view.port}{view.export}" if view.address and view.port else ""
 
 
 def description(view: FileServerView, now: float, room: int | None = None) -> Iterator[str]:
-    """Everything that there is to say about one file server."""
+    """All details of one file server."""
     restarted = f", restarted {counted(view.restarts, 'time')}" if view.restarts else ""
-    said = {
+    fields = {
         "file server": view.name,
         "state": view.state + restarted,
         "why": view.why or "",
@@ -50,7 +50,7 @@ def description(view: FileServerView, now: float, room: int | None = None) -> It
         "description": view.description or "",
         "made": moment(view.created_at, now) + (f" by {view.created_by}" if view.created_by else ""),
     }
-    yield from (f"{name + ':':<13}{text}" for name, text in said.items() if text)
+    yield from (f"{name + ':':<13}{text}" for name, text in fields.items() if text)
     yield ""
     if not view.fills:
         yield f"it is empty: `muster fileserver fill {view.name} azureml://…` brings data"
@@ -71,13 +71,13 @@ def description(view: FileServerView, now: float, room: int | None = None) -> It
 
 
 def _end_of(source: str, room: int | None) -> str:
-    """An address in half of the room; what tells one from another stands at its end."""
+    """An address cut at its beginning: addresses differ at the end."""
     most = len(source) if room is None else room // 2
     return source if len(source) <= most else f"…{source[1 - most :]}"
 
 
 def progress(fill: FillView) -> str:
-    """How far a fill is, in a few words."""
+    """The progress of a fill, in short."""
     now = fill.progress
     if now.state in ("waiting", "listing") or (now.state == "failed" and not now.total_files):
         return "-"

@@ -1,4 +1,4 @@
-"""What a check found, as lines. Pure."""
+"""Findings of a check as lines. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from muster.wire.clusters import Finding
 
 
 def finding_lines(findings: Sequence[Finding], paint: Paint, room: int | None = None) -> list[str]:
-    """A line for each finding, in so many characters, and one for each advice."""
+    """A line for each finding, fitted to a width, and one for each advice."""
     colors = {"ok": "green", "warn": "yellow", "fail": "red"}
     widest = max(len(finding.topic) for finding in findings)
     lines = []

@@ -1,4 +1,4 @@
-"""The table of `muster ps`: which columns it has, in which order its runs stand. Pure."""
+"""The table of `muster ps`: its columns, and the order of runs. Pure."""
 
 from __future__ import annotations
 
@@ -73,12 +73,12 @@ def listing(
     columns: Sequence[str] = (),
     sort: str | None = None,
 ) -> list[str]:
-    """A line for each run, none longer than the room that there is; with what they are sorted by."""
+    """A line for each run, fitted to the width; with the sort column."""
     names = list(columns) or [name for name in _USUAL if _says_something(name, views)]
     by = (sort or "").removeprefix("-")
     if by and not columns and by not in _COLUMNS:
         names.insert(names.index("status") + 1, by)
-    # Columns that were asked for stay; the usual ones give way.
+    # Requested columns stay; default ones are left out first.
     chosen = [_column(name, stays=bool(columns)) for name in names]
     rows = [[printable(cell(view, now)) for _, cell in chosen] for view in views]
     lines = fit([column for column, _ in chosen], rows, room)
@@ -86,7 +86,7 @@ def listing(
 
 
 def parse_columns(text: str | None) -> list[str]:
-    """Names of columns out of `run,loss,…`; what is no column is a metric, a tag or an input."""
+    """Parse `run,loss,…`; a name that is not a column is a metric, a tag or an input."""
     names = [name.strip() for name in (text or "").split(",") if name.strip()]
     for name in names:
         if name not in _COLUMNS and name.lower() in _COLUMNS:
@@ -95,7 +95,7 @@ def parse_columns(text: str | None) -> list[str]:
 
 
 def unknown_columns(names: Sequence[str], views: Sequence[RunView]) -> str:
-    """What to say of names that stand for nothing in any of these runs; empty where each means something."""
+    """A message about names that no run has; empty where every name is known."""
     missing = [name for name in names if name not in _COLUMNS and not any(_value(view, name) for view in views)]
     if not missing or not views:
         return ""
@@ -108,18 +108,18 @@ def unknown_columns(names: Sequence[str], views: Sequence[RunView]) -> str:
 
 
 def summary_of(name: str) -> tuple[SummaryValue, str]:
-    """`best.loss`, `min.loss` and `max.loss` are those of the metric; any other name is a metric's last value."""
+    """Parse `best.loss`, `min.loss` and `max.loss`; any other name means a metric's last value."""
     kind, dot, metric = name.partition(".")
     return (_SUMMARIES[kind], metric) if dot and metric and kind in _SUMMARIES else ("last", name)
 
 
 def summary_columns(names: Iterable[str]) -> dict[str, tuple[SummaryValue, str]]:
-    """The columns among these that show another value of a metric than its last."""
+    """Those of the columns that show another value of a metric than its last."""
     return {name: found for name in names if name not in _COLUMNS and (found := summary_of(name))[0] != "last"}
 
 
 def server_order(sort: str) -> SummaryQuery | None:
-    """How the server is asked for runs in this order; None: it knows no such order."""
+    """The server's parameters for this order; None: the server does not support it."""
     name, ascending = sort.removeprefix("-"), not sort.startswith("-")
     column: RunColumn | None = next(
         (item for item in get_args(RunColumn) if item == _SERVER_NAMES.get(name, name)), None
@@ -143,14 +143,14 @@ def in_order(views: Sequence[RunView], sort: str, now: float) -> list[RunView]:
 
 
 def run_time(view: RunView, now: float) -> str:
-    """How long a run has run; empty before."""
+    """How long a run has run; empty before its start."""
     return "" if view.started_at is None else duration((view.ended_at or now) - view.started_at)
 
 
 def why(view: RunView, now: float) -> str:
-    """Why a run waits, stands still, or did not complete."""
+    """Why a run waits, stalls, or did not complete."""
     if view.verdict and view.status != states.COMPLETED:
-        # What happened comes first where there is little room; which rank it was, `show` says.
+        # The cause comes first where there is little room; `show` names the rank.
         return _WHERE.sub("", first_line(view.verdict.message))
     if view.starts_between is not None:
         # First, so that a long reason cannot cut it off.
@@ -176,7 +176,7 @@ def progress_text(given: Progress | None) -> str | None:
 
 
 def progress_left(view: RunView, now: float) -> str:
-    """Such as `40 of 100 steps, 5m to 7m left`; of a run that stands still only how far it came."""
+    """Such as `40 of 100 steps, 5m to 7m left`; for a stalled run without the remaining time."""
     text = progress_text(view.progress) or ""
     if not text or view.ends_between is None or view.status != states.RUNNING or silence(view.moved_at, now):
         return text
@@ -192,7 +192,7 @@ def command_text(command: Json) -> str:
 
 
 def _says_something(name: str, views: Sequence[RunView]) -> bool:
-    """Whether a usual column tells runs apart: a name that is in the id does not, nor does the one experiment."""
+    """Whether a default column is informative: not a name that repeats the id, nor an only experiment."""
     if name == "name":
         return any(view.name or (view.display_name and not view.id.startswith(view.display_name)) for view in views)
     if name == "experiment":
@@ -207,7 +207,7 @@ def _says_something(name: str, views: Sequence[RunView]) -> bool:
 
 
 def wide(views: Sequence[RunView]) -> list[str]:
-    """Every column that tells something, with those of the clusters' own queues."""
+    """Every informative column, with those of the clusters' own queues."""
     return [name for name in WIDE if _says_something(name, views)]
 
 
@@ -246,6 +246,6 @@ def _ranks(view: RunView) -> str:
 
 
 def _painted(line: str, view: RunView, paint: Paint) -> str:
-    """With the state in its colour, which is put in last so that widths are those of what shows."""
+    """Colour the state, as the last step, so that widths count only visible characters."""
     before, found, after = line.partition(f"  {view.status}")
     return f"{before}  {paint.status(view.status)}{after}" if found else line

@@ -1,4 +1,4 @@
-"""Models as lines: what there is, what one is, how two differ. Pure."""
+"""Models as lines: lists, details and comparisons. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST_METRICS = 20
 
 @dataclass(frozen=True)
 class DifferingModel:
-    """One thing that two versions do not have in common."""
+    """One difference of two versions."""
 
     what: str
     left: str
@@ -49,9 +49,9 @@ def listing(models: Sequence[ModelView], now: float, room: int | None) -> list[s
 
 
 def description(details: ModelDetails, now: float, files: bool, room: int | None = None) -> Iterator[str]:
-    """Everything that there is to say about one version."""
+    """All details of one version."""
     model, lineage = details.model, details.lineage
-    said = {
+    fields = {
         "model": f"{model.name}:{model.version}",
         "type": model.type,
         "stage": "" if model.stage == "None" else model.stage,
@@ -63,7 +63,7 @@ def description(details: ModelDetails, now: float, files: bool, room: int | None
         "digest": model.digest or "",
         "lies at": model.address or (f"runs:/{model.run_id}/{model.path}" if model.run_id else model.path),
     }
-    yield from _named(said.items(), room)
+    yield from _named(fields.items(), room)
     yield from _named((("format", _format(item)) for item in model.formats), room)
     origin = {
         "run": lineage.run_id or "",
@@ -88,7 +88,7 @@ def description(details: ModelDetails, now: float, files: bool, room: int | None
 
 
 def _named(items: Iterable[tuple[str, str]], room: int | None) -> Iterator[str]:
-    """A line for each value, or several below each other."""
+    """Labelled lines, several for a list of values."""
     for name, value in items:
         if value:
             first, *rest = wrapped(value, room, _NAME + 1)
@@ -97,32 +97,32 @@ def _named(items: Iterable[tuple[str, str]], room: int | None) -> Iterator[str]:
 
 
 def _metrics(lineage: ModelLineage) -> dict[str, str]:
-    """What the script logged; figures of the machine say nothing of the model."""
+    """Metrics of the script; those of the machine say nothing about the model."""
     return {name: _value(item) for name, item in lineage.metrics.items() if not name.startswith("node/")}
 
 
 def amount(model: ModelView) -> str:
-    """How much a version holds."""
+    """The number and size of a version's files."""
     if model.num_files is None or model.size is None:
         return "not known before its run has kept its files"
     return f"{counted(model.num_files, 'file')}, {size(model.size)}"
 
 
 def differences(one: ModelDetails, other: ModelDetails) -> list[DifferingModel]:
-    """Everything that tells two versions apart, causes first."""
+    """All differences of two versions, causes first."""
     left, right = one.lineage, other.lineage
     rows = [
         ("run", left.run_id or "", right.run_id or ""),
         ("command", left.command or "", right.command or ""),
         ("code", left.code or "", right.code or ""),
         ("environment", left.environment or "", right.environment or ""),
-        *_both("input", *({name: _input(item) for name, item in side.inputs.items()} for side in (left, right))),
+        *_both("input", *({name: _input(item) for name, item in version.inputs.items()} for version in (left, right))),
         *_both("param", left.params, right.params),
         ("type", one.model.type, other.model.type),
         ("format", _kinds(one.model.formats), _kinds(other.model.formats)),
         ("size", amount(one.model), amount(other.model)),
         ("digest", one.model.digest or "", other.model.digest or ""),
-        *_both("file", *({item.path or ".": item.sha256 or "" for item in side.files} for side in (one, other))),
+        *_both("file", *({item.path or ".": item.sha256 or "" for item in version.files} for version in (one, other))),
         ("stage", one.model.stage, other.model.stage),
         ("aliases", ", ".join(one.model.aliases), ", ".join(other.model.aliases)),
         *_both("tag", one.model.tags, other.model.tags),
@@ -151,8 +151,8 @@ def _kinds(formats: Sequence[ModelFormat]) -> str:
 
 
 def _format(item: ModelFormat) -> str:
-    told = "; ".join(f"{key} {value}" for key, value in item.details.items())
-    return f"{item.format}{f' ({item.path})' if item.path not in ('', '.') else ''}{f': {told}' if told else ''}"
+    details = "; ".join(f"{key} {value}" for key, value in item.details.items())
+    return f"{item.format}{f' ({item.path})' if item.path not in ('', '.') else ''}{f': {details}' if details else ''}"
 
 
 def _pairs(values: Mapping[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""What the queue of a cluster says of an attempt, as text. Pure."""
+"""An attempt's job in its cluster's queue, as text. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def queue_job(view: RunView) -> QueueJob | None:
 
 
 def rows(job: QueueJob | None) -> list[tuple[str, str]]:
-    """Labels and texts: where it is queued, what it used, where a browser shows it."""
+    """Labels and texts: its queue, its usage, its link."""
     if job is None:
         return []
     where = [
@@ -21,11 +21,11 @@ def rows(job: QueueJob | None) -> list[tuple[str, str]]:
         for label, value in (("partition", job.partition), ("account", job.account), ("QOS", job.qos))
         if value
     ]
-    said = [job.state + (f" ({job.reason})" if job.reason and job.state else ""), *where]
+    state = [job.state + (f" ({job.reason})" if job.reason and job.state else ""), *where]
     if job.nodes:
-        said.append(f"nodes {job.nodes}")
+        state.append(f"nodes {job.nodes}")
     used = usage(job.usage) if job.usage else f"not known: {job.usage_note}" if job.usage_note else ""
-    return [("queue", ", ".join(filter(None, said))), ("used", used), ("dashboard", job.link)]
+    return [("queue", ", ".join(filter(None, state))), ("used", used), ("dashboard", job.link)]
 
 
 def usage(used: JobUsage) -> str:

@@ -25,20 +25,20 @@ from muster.wire.verdicts import RankExit, Verdict, VerdictEvidence
 
 MAX_FILES = 12
 _OTHERS = 4
-"""How many metrics stand in a summary."""
+"""How many other metrics a summary shows."""
 
 
 _SERVICES = ("muster.scoring.serve", "muster.scoring.door")
 
 
 def _is_service(view: RunView) -> bool:
-    """Whether a run serves until somebody ends it, so that others of its kind say nothing about its end."""
+    """Whether a run serves until somebody ends it, so that its end cannot be estimated."""
     command = view.spec.get("command")
     return isinstance(command, list) and command[1:3] in [["-m", name] for name in _SERVICES]
 
 
 def summary(view: RunView, paint: Paint, now: float, room: int | None = None) -> list[str]:
-    """What somebody wants to know when a run has ended."""
+    """The summary of an ended run."""
     lines = [headline(view, paint, now), *verdict(view, paint, room)]
     name = ref(view)
     rows = [(label, value) for label, value in _figures(view) if value]
@@ -61,12 +61,12 @@ def headline(view: RunView, paint: Paint, now: float) -> str:
 
 
 def verdict(view: RunView, paint: Paint, room: int | None = None) -> list[str]:
-    """Why a run failed; nothing for others."""
+    """Why a run failed; empty for others."""
     return explanation(view.verdict, paint, room) if view.verdict and view.status == states.FAILED else []
 
 
 def explanation(given: Verdict, paint: Paint, room: int | None = None) -> list[str]:
-    """What happened, to which rank on which node, its last lines, what else it may be, the evidence, what to do."""
+    """What happened, to which rank on which node, its last lines, other candidates, the evidence, advice."""
     where = _where(given)
     title = f"{given.code}: {where}" if where and where not in given.message else given.code
     if given.confidence != "certain":
@@ -96,7 +96,7 @@ def everything(
     origin: Provenance | None = None,
     logged: Mapping[str, RunMetric] | None = None,
 ) -> list[str]:
-    """Everything about one run, in lines of at most so many characters; `logged`: its metrics in summary."""
+    """All details of one run, wrapped to a width; `logged`: its metrics in summary."""
     silent = silence(view.moved_at, now)
     lines = [headline(view, paint, now)]
     rows = [
@@ -135,12 +135,12 @@ def everything(
 
 
 def ref(view: RunView) -> str:
-    """How a person calls the run."""
+    """The name by which a person refers to the run."""
     return view.name or view.id
 
 
 def _origin(view: RunView, origin: Provenance | None) -> list[tuple[str, str | None]]:
-    """Where the code came from, and in what it was submitted."""
+    """The commit of the code, and the Python that submitted it."""
     rows: list[tuple[str, str | None]] = []
     if origin is not None and origin.git is not None:
         git = origin.git
@@ -161,16 +161,16 @@ def _inputs(view: RunView) -> list[str]:
 
 
 def _started(view: RunView, now: float) -> str | None:
-    """When it started, and how good was what it had been told."""
+    """When it started, and how accurate the estimate was."""
     if view.started_at is None:
         return None
-    told = view.told_at_first
-    if told is None:
+    estimate = view.told_at_first
+    if estimate is None:
         return date(view.started_at, now)
-    after = [duration(max(0.0, at - view.created_at)) for at in (told.low_at, told.high_at, view.started_at)]
-    verdict = "that held" if told.held else "that did not hold"
-    said = f"{after[0]} to {after[1]} were expected, "
-    return f"{date(view.started_at, now)}, after {after[2]} ({said}{verdict})"
+    after = [duration(max(0.0, at - view.created_at)) for at in (estimate.low_at, estimate.high_at, view.started_at)]
+    verdict = "that held" if estimate.held else "that did not hold"
+    expectation = f"{after[0]} to {after[1]} were expected, "
+    return f"{date(view.started_at, now)}, after {after[2]} ({expectation}{verdict})"
 
 
 def _gang(view: RunView) -> str:
@@ -192,7 +192,7 @@ def _figures(view: RunView) -> list[tuple[str, str | None]]:
 
 
 def _others(view: RunView) -> str:
-    """Such as `accuracy 0.93, f1 0.9, 3 more: `: what was logged beside the loss and the throughput."""
+    """Such as `accuracy 0.93, f1 0.9, 3 more: `: metrics besides the loss and the throughput."""
     shown = (loss_metric(view.metrics), throughput_metric(view.metrics))
     found = [
         f"{name} {figure(name, value)}"
@@ -204,19 +204,19 @@ def _others(view: RunView) -> str:
 
 
 def _not_scored(view: RunView) -> str | None:
-    """What `muster score` gave up on, though the run as a whole has completed."""
+    """Items that `muster score` gave up on, although the run completed."""
     failed = view.metrics.get("failed_items")
     return f"{failed:,.0f} items failed; the log has why" if isinstance(failed, int | float) and failed > 0 else None
 
 
 def _data_wait(view: RunView) -> str | None:
-    """How much of its time it waited for data, where that is worth a line."""
+    """The share of time that it waited for data, where that is worth a line."""
     found = waited(view.metrics)
     return f"{found[0]:.0%} of the time of its loop ({duration(found[1])})" if found and found[0] >= 0.01 else None
 
 
 def _logged(metrics: Iterable[str]) -> bool:
-    """Whether the script logged something; figures of nodes and loaders are there without it."""
+    """Whether the script logged something; metrics of nodes and loaders do not count."""
     return any(not name.startswith(("node/", "muster/")) for name in metrics)
 
 
@@ -297,7 +297,7 @@ def _signal(given: int) -> str:
 
 
 def _metrics(view: RunView, paint: Paint, logged: Mapping[str, RunMetric], room: int | None) -> list[str]:
-    """Each metric with its last value; what a script logged more than once with the best, least and greatest too."""
+    """Each metric with its last value; those logged more than once with the best, least and greatest too."""
     if not view.metrics:
         return []
     several = {
@@ -341,7 +341,7 @@ def _labelled(rows: Sequence[tuple[str, str]], paint: Paint, room: int | None = 
 
 
 def _hanging(word: str, text: str, paint: Paint, room: int | None, style: str = "yellow") -> list[str]:
-    """A word in colour and a text behind it, which goes on below itself."""
+    """A coloured label and a text, which wraps in its own column."""
     first, *rest = wrapped(f"{word} {text}", room, 4)
     return [f"  {paint(word, style)}{first[len(word) :]}", *(f"    {part}" for part in rest)]
 
@@ -353,7 +353,7 @@ def _where(given: Verdict | RankExit) -> str:
 
 
 def _evidence(given: VerdictEvidence) -> list[str]:
-    """What was seen, in words; what says nothing is left out."""
+    """The evidence in words, without uninformative parts."""
     lines = [f"{_where(entry)}: {_outcome(entry)}" for entry in given.ranks]
     if given.launcher_rank is not None:
         lines.append(f"launcher rank {given.launcher_rank}")

@@ -1,4 +1,4 @@
-"""Stacks of many ranks as one page: ranks that are at the same place are shown together. Pure."""
+"""Stacks of many ranks on one page: ranks with the same stack are grouped. Pure."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ _WIDEST = 36
 
 @dataclass(frozen=True)
 class Group:
-    """Processes that are at the same place in every thread that is shown."""
+    """Processes with the same stacks in every shown thread."""
 
     ranks: tuple[int, ...]
     is_child: bool
-    """Below the rank's own process: a data loader's worker, a process that its launcher started."""
+    """A child of the rank's own process: a data loader's worker, a process that its launcher started."""
     count: int
     threads: tuple[ThreadStack, ...]
     trouble: str
 
 
 def grouped(processes: Iterable[ProcessStacks], all_threads: bool = False) -> list[Group]:
-    """Equal stacks together, in the order of their first rank; of each process its main thread, or all threads."""
+    """Groups of equal stacks, in the order of their first rank; by each process's main thread, or all threads."""
     found: dict[tuple[object, ...], list[ProcessStacks]] = {}
     seen: set[int] = set()
     for process in sorted(processes, key=lambda item: item.rank):
         is_child = process.rank in seen
         seen.add(process.rank)
         shown = process.threads if all_threads else process.threads[:1]
-        places = tuple((thread.name, tuple(_place(frame) for frame in thread.frames)) for thread in shown)
+        places = tuple((thread.name, tuple(_location(frame) for frame in thread.frames)) for thread in shown)
         found.setdefault((is_child, places, process.trouble), []).append(process)
     groups = [
         Group(
@@ -51,7 +51,7 @@ def grouped(processes: Iterable[ProcessStacks], all_threads: bool = False) -> li
 
 
 def page(groups: Sequence[Group]) -> Iterator[str]:
-    """What a person reads: who, then where, the innermost call first."""
+    """The page for people: which ranks, then their stack, the innermost call first."""
     for index, group in enumerate(groups):
         if index:
             yield ""
@@ -70,7 +70,7 @@ def page(groups: Sequence[Group]) -> Iterator[str]:
 
 
 def _shown(frames: Sequence[StackFrame]) -> list[StackFrame]:
-    """Without the four or five calls that Python itself makes for each import, unless there is nothing else."""
+    """The calls without the four or five that Python itself makes for each import, unless there are no others."""
     return [frame for frame in frames if not frame.file.startswith(_IMPORTING)] or list(frames)
 
 
@@ -89,7 +89,7 @@ def ranges(numbers: Sequence[int]) -> str:
 
 
 def short_path(path: str) -> str:
-    """A file as its user knows it: without the attempt's folder, or that of the environment."""
+    """A file's path for people: without the attempt's folder, or that of the environment."""
     for pattern in (_OWN, _LIBRARY):
         if match := pattern.match(path):
             return path[match.end() :]
@@ -105,5 +105,5 @@ def _who(group: Group) -> str:
     return f"{group.count} child process{'es' if group.count > 1 else ''} of {ranks}"
 
 
-def _place(frame: StackFrame) -> tuple[str, str, int]:
+def _location(frame: StackFrame) -> tuple[str, str, int]:
     return frame.function, short_path(frame.file), frame.line

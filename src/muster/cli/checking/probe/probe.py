@@ -1,4 +1,4 @@
-"""One process on each node of a cluster: reduces numbers around a ring of plain sockets, and tells what its node has.
+"""One process on each node of a cluster: reduces numbers around a ring of plain sockets, and reports on its node.
 
 `muster cluster check` runs it as a job. Standard library only, for any Python 3.8: it runs in the ranks' Python.
 """
@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def lead(port: int, size: int, own: socket.socket) -> list[tuple[str, int]]:
-    """Gather where everybody listens, and tell everybody."""
+    """Collect every node's address, and send the list to all."""
     listener = listen(own.getsockname()[0], port)
     members = {0: (os.environ["MASTER_ADDR"], own.getsockname()[1])}
     links = []
@@ -50,8 +50,8 @@ def lead(port: int, size: int, own: socket.socket) -> list[tuple[str, int]]:
                 f"only {len(members)} of {size} nodes reached {address} in {PATIENCE_S:g} s: is a firewall closed?"
             )
         link.settimeout(PATIENCE_S)
-        said = receive(link)
-        members[said["rank"]] = (peer[0], said["port"])
+        hello = receive(link)
+        members[hello["rank"]] = (peer[0], hello["port"])
         links.append(link)
     ordered = [members[rank] for rank in range(size)]
     for link in links:
@@ -69,7 +69,7 @@ def join(leader: tuple[str, int], rank: int, own: socket.socket) -> list[tuple[s
 
 
 def reduce_around(rank: int, size: int, members: list[tuple[str, int]], own: socket.socket) -> list[float]:
-    """An all-reduce: what each node has goes once around the ring and is added up everywhere."""
+    """An all-reduce: each node's numbers go once around the ring and are added up everywhere."""
     mine = [float((rank + 1) * (index + 1)) for index in range(COUNT)]
     if size == 1:
         return mine
@@ -88,7 +88,7 @@ def reduce_around(rank: int, size: int, members: list[tuple[str, int]], own: soc
 
 
 def this_node(rank: int) -> dict[str, Any]:
-    """What can be wrong with a node before a job has shown it."""
+    """Facts about the node that can show problems before a job does."""
     here, temporary = shutil.disk_usage("."), shutil.disk_usage(os.environ.get("TMPDIR", "/tmp"))
     return {
         "rank": rank,
@@ -103,7 +103,7 @@ def this_node(rank: int) -> dict[str, Any]:
 
 
 def torch_version() -> str:
-    """Without loading it, which takes seconds."""
+    """The version of torch, without importing it, which takes seconds."""
     try:
         from importlib.metadata import version
 
@@ -113,7 +113,7 @@ def torch_version() -> str:
 
 
 def sees(path: str) -> bool:
-    """Whether the node sees the file that the check wrote into the workspace's folder, and may write beside it."""
+    """Whether the node sees the file that the check wrote into the workspace's folder, and can write next to it."""
     if not path or not Path(path).is_file():
         return False
     try:
@@ -124,15 +124,15 @@ def sees(path: str) -> bool:
 
 
 def address_towards(leader: tuple[str, int]) -> str:
-    """Where the other nodes reach this one: on the leader itself that is its own address."""
+    """The address at which other nodes reach this one; on the leader its own."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
-        # Nothing is sent: the kernel only chooses the way.
+        # Nothing is sent: the kernel only chooses the route.
         way.connect(leader)
         return str(way.getsockname()[0])
 
 
 def listen(address: str, port: int) -> socket.socket:
-    """There and nowhere else."""
+    """Listen only on this address."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.settimeout(PATIENCE_S)

@@ -1,4 +1,4 @@
-"""Opening a tunnel to a run that may be about to start."""
+"""Opens a tunnel to a run that may be about to start."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _PAUSE_S = 0.3
 
 
 def once_started(enter: Callable[[], T]) -> T:
-    """Enter a run; one that has not started yet is waited for, for a minute."""
-    deadline, said = time.monotonic() + _PATIENCE_S, False
+    """Enter a run; waits up to a minute for one that has not started yet."""
+    deadline, notified = time.monotonic() + _PATIENCE_S, False
     while True:
         try:
             return enter()
         except UserError as error:
             if error.code != NOT_STARTED_YET or time.monotonic() > deadline:
                 raise
-            if not said:
+            if not notified:
                 say(f"{error.message}; waiting for it")
-                said = True
+                notified = True
         time.sleep(_PAUSE_S)

@@ -21,7 +21,7 @@ from muster.host.streams import SocketEnd
 from muster.wire.tunnels import TunnelTarget
 
 _MOST = 100
-"""Connections at once; more wait in line."""
+"""Concurrent connections; more are queued."""
 
 
 def forward(
@@ -44,7 +44,7 @@ def forward(
     view = client.run(run)
     services = services_of(view)
     wanted = [parse_ports(text, services) for text in ports]
-    # Refused now, and not when the first connection comes.
+    # Refused now, rather than when the first connection comes.
     once_started(lambda: client.open_tunnel(view.id, TunnelTarget("shell", rank, ("true",)))).connection.close()
     listeners = [(item, _listener(item)) for item in wanted]
     for item, listener in listeners:
@@ -84,12 +84,12 @@ def _serve(
     listener: socket.socket,
     places: threading.BoundedSemaphore,
 ) -> None:
-    said: set[str] = set()
+    printed: set[str] = set()
     with closing(listener):
         while True:
             places.acquire()
             connection, _ = listener.accept()
-            carry = partial(_carry, client, run, item.remote, rank, connection, places, said)
+            carry = partial(_carry, client, run, item.remote, rank, connection, places, printed)
             threading.Thread(target=carry, daemon=True).start()
 
 
@@ -100,16 +100,16 @@ def _carry(
     rank: int | None,
     connection: socket.socket,
     places: threading.BoundedSemaphore,
-    said: set[str],
+    printed: set[str],
 ) -> None:
-    """In a thread: one connection to its end; what goes wrong is said once."""
+    """In a thread: serve one connection to its end; each error is printed once."""
     end = SocketEnd(connection)
     try:
         tunnel = client.open_tunnel(run, TunnelTarget("port", rank, port=port))
         Session(tunnel, {frames.DATA: end}, {frames.DATA: end}).run()
     except MusterError as error:
-        if error.message not in said:
-            said.add(error.message)
+        if error.message not in printed:
+            printed.add(error.message)
             say(f"{error.message}{f' ({error.hint})' if error.hint else ''}")
     finally:
         end.close()

@@ -1,4 +1,4 @@
-"""`muster shell`: a shell where a rank runs."""
+"""`muster shell`: a shell on the node of a rank."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def shell(
 
 
 def _terminal() -> Terminal | None:
-    """This terminal, where there is one to type at and to look at."""
+    """This terminal, if both input and output are one."""
     if not (os.isatty(0) and os.isatty(1)):
         return None
     columns, rows = os.get_terminal_size(1)
@@ -67,7 +67,7 @@ def _terminal() -> Terminal | None:
 
 @contextmanager
 def _raw(session: Session) -> Iterator[None]:
-    """Have every key go to the other side, Ctrl-C too, and the window's size when it changes."""
+    """Send every key to the other side, even Ctrl-C, and the window's size when it changes."""
 
     def resized(*_: object) -> None:
         columns, rows = os.get_terminal_size(1)
@@ -75,7 +75,7 @@ def _raw(session: Session) -> Iterator[None]:
 
     before = termios.tcgetattr(0)
     handler = signal.signal(signal.SIGWINCH, resized)
-    # What was typed meanwhile is kept.
+    # Input that was typed meanwhile is kept.
     tty.setraw(0, termios.TCSADRAIN)
     try:
         yield

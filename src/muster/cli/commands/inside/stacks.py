@@ -1,4 +1,4 @@
-"""`muster stacks`: where the ranks of a run are."""
+"""`muster stacks`: the stacks of a run's ranks."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def stacks(
 
 
 def _report(client: Client, run: str, rank: int | None) -> StacksReport:
-    """What all nodes of the run say; those that say nothing are named."""
+    """The reports of all nodes of the run; those that do not answer are named."""
     view, first = once_started(lambda: client.stacks(run, rank, None if rank is not None else 0))
     if rank is not None or view.num_nodes == 1:
         return first
     reports, notices = [first], list(first.notices)
     with ThreadPoolExecutor(_AT_ONCE) as workers:
-        asked = [workers.submit(client.stacks, view.run, None, node) for node in range(1, view.num_nodes)]
-        for number, future in enumerate(asked, 1):
+        pending = [workers.submit(client.stacks, view.run, None, node) for node in range(1, view.num_nodes)]
+        for number, future in enumerate(pending, 1):
             try:
                 reports.append(future.result()[1])
             except MusterError as error:

@@ -68,7 +68,7 @@ def tensorboard(
 
 
 def tensorboard_command() -> list[str]:
-    """How TensorBoard is started here; MissingExtra where it is not installed."""
+    """The command that starts TensorBoard here; MissingExtra where it is not installed."""
     if find_spec("tensorboard") is not None:
         return [sys.executable, "-m", "tensorboard.main"]
     if program := shutil.which("tensorboard"):
@@ -77,7 +77,7 @@ def tensorboard_command() -> list[str]:
 
 
 def _link(folder: Path, views: list[RunView], mirror: Mirror) -> None:
-    """One folder for each run, under the name that its person gave it."""
+    """A folder for each run, under the name that its submitter gave it."""
     for view in views:
         name = view.name or view.id
         target = mirror.target(view.id, "events").parent

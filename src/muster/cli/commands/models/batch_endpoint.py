@@ -31,7 +31,7 @@ from muster.wire.serving.batch import ENDPOINT_TAG, BatchEndpointChanges
 
 
 def complete_batch_endpoints(incomplete: str) -> Iterator[str]:
-    """Batch endpoints that a running server knows."""
+    """Batch endpoints of a running server."""
     try:
         found = BatchEndpoints(connect(start=False).calls).list()
     except Exception:
@@ -76,12 +76,15 @@ def create(
     """
     if file is None and name is None:
         raise UserError("the endpoint has no name", "Write `muster batch-endpoint create NAME`, or give -f FILE.")
-    said = read_batch_endpoint_file(file, name) if file is not None else BatchEndpointFile(name or "")
-    if said.default_deployment is not None:
+    endpoint_file = read_batch_endpoint_file(file, name) if file is not None else BatchEndpointFile(name or "")
+    if endpoint_file.default_deployment is not None:
         notice("defaults.deployment_name has no effect yet: the first deployment becomes the default")
     wanted = new_batch_endpoint(
-        said.name, description=said.description, tags=said.tags, properties=said.properties
-    )  # fmt: skip
+        endpoint_file.name,
+        description=endpoint_file.description,
+        tags=endpoint_file.tags,
+        properties=endpoint_file.properties,
+    )
     made = BatchEndpoints(connect().calls).create(wanted)
     if as_json:
         print_json(made)
@@ -107,15 +110,15 @@ def deploy(
       muster batch-endpoint deploy -f deployment.yml
       muster batch-endpoint deploy -f deployment.yml --name second --set-default
     """
-    said = named(read_batch_deployment(file), endpoint, name, compute)
+    settings = named(read_batch_deployment(file), endpoint, name, compute)
     client, upload = connect(), Upload()
-    view = send_deployment(client, said, file.resolve().parent, set_default=set_default, progress=upload.advance)
+    view = send_deployment(client, settings, file.resolve().parent, set_default=set_default, progress=upload.advance)
     upload.end()
     if as_json:
         print_json(view)
         return
-    chosen = " (default)" if view.default_deployment == said.name else ""
-    say(f"{said.name}{chosen} is deployed; `muster batch-endpoint invoke {view.name} --input DATA` scores with it")
+    chosen = " (default)" if view.default_deployment == settings.name else ""
+    say(f"{settings.name}{chosen} is deployed; `muster batch-endpoint invoke {view.name} --input DATA` scores with it")
 
 
 def list_(as_json: Json = False) -> None:

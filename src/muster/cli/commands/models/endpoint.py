@@ -31,7 +31,7 @@ _LOOK_S = 0.2
 
 
 def complete_endpoints(incomplete: str) -> Iterator[str]:
-    """Endpoints that a running server knows."""
+    """Endpoints of a running server."""
     try:
         found = Endpoints(connect(start=False).calls).list()
     except Exception:
@@ -72,21 +72,22 @@ def create(
       muster endpoint create -f endpoint.yml
       muster endpoint create numbers --host 10.0.0.5 --tls
     """
-    said = read_endpoint_file(file, name) if file is not None else None
-    if said is None and name is None:
+    endpoint_file = read_endpoint_file(file, name) if file is not None else None
+    if endpoint_file is None and name is None:
         raise UserError("the endpoint has no name", "Write `muster endpoint create NAME`, or give -f FILE.")
-    said = said or EndpointFile(name or "")
-    if said.traffic or said.mirror_traffic:
+    endpoint_file = endpoint_file or EndpointFile(name or "")
+    if endpoint_file.traffic or endpoint_file.mirror_traffic:
         notice("traffic is set once there are deployments: `muster endpoint traffic`, or deploy with --all-traffic")
-    for text in said.notices:
+    for text in endpoint_file.notices:
         notice(text)
-    mode = auth_mode or said.auth_mode
+    mode = auth_mode or endpoint_file.auth_mode
     if mode not in AUTH_MODES:
         raise UserError(f"--auth-mode {mode}: there is no such mode", f"Choose one of {', '.join(AUTH_MODES)}.")
     wanted = new_endpoint(
-        said.name, description=said.description, tags=said.tags, properties=said.properties, auth_mode=mode,
-        compute=compute or said.compute, host=host, port=port, tls=tls or cert is not None,
-        certificate=_pem("--cert", cert), private_key=_pem("--key", key),
+        endpoint_file.name,
+        description=endpoint_file.description, tags=endpoint_file.tags, properties=endpoint_file.properties,
+        auth_mode=mode, compute=compute or endpoint_file.compute, host=host, port=port,
+        tls=tls or cert is not None, certificate=_pem("--cert", cert), private_key=_pem("--key", key),
     )  # fmt: skip
     made = Endpoints(connect().calls).create(wanted)
     if as_json:
@@ -114,17 +115,17 @@ def deploy(
       muster endpoint deploy -f blue.yml --all-traffic
       muster endpoint deploy -f blue.yml --endpoint digits --name green
     """
-    said = read_deployment_file(file, endpoint, name)
+    settings = read_deployment_file(file, endpoint, name)
     if compute is not None:
-        said = replace(said, compute=compute)
+        settings = replace(settings, compute=compute)
     client, upload = connect(), Upload()
-    for text in said.notices:
+    for text in settings.notices:
         notice(text)
     view = send_deployment(
-        client, said, file.resolve().parent, all_traffic=all_traffic, progress=upload.advance
+        client, settings, file.resolve().parent, all_traffic=all_traffic, progress=upload.advance
     )  # fmt: skip
     upload.end()
-    deployment = _deployment(view, said.name)
+    deployment = _deployment(view, settings.name)
     if not no_wait:
         view, deployment = _until_served(Endpoints(client.calls), view, deployment, as_json)
     if as_json:
@@ -355,13 +356,13 @@ def _deployment(view: EndpointView, name: str) -> DeploymentView:
 def _until_served(
     endpoints: Endpoints, view: EndpointView, deployment: DeploymentView, quiet: bool
 ) -> tuple[EndpointView, DeploymentView]:
-    """Wait until a deployment serves at an endpoint that answers, or has failed; says what changes."""
-    said = ""
+    """Wait until a deployment serves at an endpoint that answers, or has failed; prints changes."""
+    shown = ""
     while True:
         text = views.progress(deployment)
-        if text != said and not quiet and not deployment.has_come_up:
+        if text != shown and not quiet and not deployment.has_come_up:
             say(text)
-            said = text
+            shown = text
         if deployment.has_failed or (deployment.has_come_up and view.state != "starting"):
             return view, deployment
         time.sleep(_LOOK_S)
@@ -400,7 +401,7 @@ def _pem(name: str, file: Path | None) -> str | None:
 
 def _percents(what: str, given: list[str]) -> Mapping[str, int]:
     found = {}
-    # "blue=90 green=10" in one piece, as Azure ML's own command takes it.
+    # "blue=90 green=10" as one argument, as Azure ML's own command accepts it.
     parts = [part for text in given for part in text.split()]
     twice = [name for name, count in Counter(part.partition("=")[0] for part in parts).items() if count > 1]
     if twice:

@@ -27,7 +27,7 @@ from muster.wire.models import MODEL_TYPES, STAGES, ModelChanges, ModelType, Mod
 
 
 def complete_models(incomplete: str) -> Iterator[str]:
-    """Models that a running server knows."""
+    """Models of a running server."""
     try:
         found = Models(connect(start=False).calls).list()
     except Exception:
@@ -65,13 +65,13 @@ def register(
       muster model register resnet50 --path runs:/@latest/outputs/model.pt --alias champion
       muster model register -f model.yml
     """
-    said = read_model_file(file) if file is not None else None
-    model, source = _wanted(said, name, path, version, kind, description, parse_pairs("--tag", tags or []))
-    for text in said.notices if said is not None else ():
+    model_file = read_model_file(file) if file is not None else None
+    model, source = _wanted(model_file, name, path, version, kind, description, parse_pairs("--tag", tags or []))
+    for text in model_file.notices if model_file is not None else ():
         notice(text)
     models = Models(connect().calls)
     made = _register(models, model, source)
-    stage = said.stage if said is not None else None
+    stage = model_file.stage if model_file is not None else None
     if alias or stage:
         made = models.change(made, ModelChanges(stage=stage, aliases=tuple(alias or ())))
     if as_json:
@@ -95,7 +95,7 @@ def list_(
     models = Models(connect_to_read().calls)
     found = models.list(name, tags or ())
     if name is not None and not found and not tags:
-        # Says what there is instead.
+        # Raises an error that lists what exists.
         models.details(name)
     if name is None:
         newest: dict[str, ModelView] = {}
@@ -139,9 +139,9 @@ def download(
     models = Models(connect_to_read().calls)
     details = models.details(model)
     meter = Meter(details.model.size or 0)
-    place = models.download(details, to, meter.add, overwrite)
+    saved_at = models.download(details, to, meter.add, overwrite)
     meter.end()
-    print_result({"path": str(place), "bytes": meter.done}, [str(place)], as_json)
+    print_result({"path": str(saved_at), "bytes": meter.done}, [str(saved_at)], as_json)
 
 
 def compare(left: Model, right: Model, as_json: Json = False) -> None:
@@ -230,7 +230,7 @@ def delete(
 
 
 def _wanted(
-    said: ModelFile | None,
+    model_file: ModelFile | None,
     name: str | None,
     path: str | None,
     version: int | None,
@@ -238,19 +238,19 @@ def _wanted(
     description: str | None,
     tags: Mapping[str, str],
 ) -> tuple[NewModel, str]:
-    """The model to be registered and where its bytes come from, options before the file's words."""
-    name = name or (said.name if said else None)
-    path = path or (said.path if said else None)
+    """The model to register and the source of its bytes; options win over the file."""
+    name = name or (model_file.name if model_file else None)
+    path = path or (model_file.path if model_file else None)
     if name is None or path is None:
         missing = "a name" if name is None else "--path"
         raise UserError(f"{missing} is missing", "Write `muster model register NAME --path PATH`, or -f model.yml.")
     model = new_model(
         name,
-        kind=_type(kind) or (said.type if said else None),
-        version=version or (said.version if said else None),
-        description=description or (said.description if said else None),
-        tags={**(said.tags if said else {}), **tags},
-        properties=said.properties if said else {},
+        kind=_type(kind) or (model_file.type if model_file else None),
+        version=version or (model_file.version if model_file else None),
+        description=description or (model_file.description if model_file else None),
+        tags={**(model_file.tags if model_file else {}), **tags},
+        properties=model_file.properties if model_file else {},
     )
     return model, path
 

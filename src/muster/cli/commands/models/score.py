@@ -97,20 +97,25 @@ def score(
       muster score ./model.pt --script score.py --input ./images --procs 2 --mini-batch-size 4
       muster score -f deployment.yml --input ./images
     """
-    said = read_batch_deployment(file) if file is not None else None
+    deployment = read_batch_deployment(file) if file is not None else None
     given = _settings(form, batch, action, output_file, retries, timeout, errors)
-    scoring = _scoring(model, data, script, output, given, said)
-    asked = Overrides(nodes=nodes, procs=procs or 1, gpus_per_node=gpus_per_node, compute=compute, name=name)
-    asked = replace(asked, environment=environment, settings=parse_pairs("--set", settings or []))
-    if said is not None:
-        asked = replace(asked, nodes=nodes or said.nodes, procs=procs or said.procs, compute=compute or said.compute)
-    _run(scoring, asked, output, said, file, detach=detach, dry_run=dry_run, as_json=as_json)
+    scoring = _scoring(model, data, script, output, given, deployment)
+    overrides = Overrides(nodes=nodes, procs=procs or 1, gpus_per_node=gpus_per_node, compute=compute, name=name)
+    overrides = replace(overrides, environment=environment, settings=parse_pairs("--set", settings or []))
+    if deployment is not None:
+        overrides = replace(
+            overrides,
+            nodes=nodes or deployment.nodes,
+            procs=procs or deployment.procs,
+            compute=compute or deployment.compute,
+        )
+    _run(scoring, overrides, output, deployment, file, detach=detach, dry_run=dry_run, as_json=as_json)
 
 
 def _settings(
     form: str, batch: int, action: str, output_file: str, retries: int, timeout: str, errors: int
 ) -> BatchSettings:
-    """What the options say, refused before anything is looked up."""
+    """The settings of the options, validated before anything is looked up."""
     _one_of("--format", form, _FORMATS)
     _one_of("--output-action", action, OUTPUT_ACTIONS)
     try:
@@ -132,38 +137,38 @@ def _scoring(
     script: Path | None,
     output: str | None,
     given: BatchSettings,
-    said: BatchDeployment | None,
+    deployment: BatchDeployment | None,
 ) -> BatchScoring:
-    settings, code = _with_file(given, said), said.code if said is not None else None
+    settings, code = _with_file(given, deployment), deployment.code if deployment is not None else None
     if script is not None:
         if not script.is_file():
             raise JobError(f"there is no script {script}", "Correct --script.")
         code, settings = script.resolve().parent, replace(settings, script=script.name)
-    model = model or (said.model if said is not None else None)
+    model = model or (deployment.model if deployment is not None else None)
     if model is None and not settings.script:
         raise UserError("there is neither a model nor a script", "Write `muster score MODEL --input DATA`, or -f FILE.")
     client = connect()
     path, kind = data_input(client, data)
     source = None if model is None else model_input(client, model, bool(settings.script))
     kept = output if output and is_address(output) else None
-    variables = said.variables if said is not None else {}
+    variables = deployment.variables if deployment is not None else {}
     return BatchScoring(path, kind, source, code, settings, kept, variables=variables)
 
 
-def _with_file(given: BatchSettings, said: BatchDeployment | None) -> BatchSettings:
-    """The settings of a deployment's file, but for those that an option gives another value than its default."""
-    if said is None:
+def _with_file(given: BatchSettings, deployment: BatchDeployment | None) -> BatchSettings:
+    """The settings of a deployment's file, overridden by options that differ from their default."""
+    if deployment is None:
         return given
     usual = BatchSettings()
     chosen = {name: value for name, value in vars(given).items() if value != getattr(usual, name)}
-    return replace(said.settings, **chosen)
+    return replace(deployment.settings, **chosen)
 
 
 def _run(
     scoring: BatchScoring,
-    asked: Overrides,
+    overrides: Overrides,
     output: str | None,
-    said: BatchDeployment | None,
+    deployment: BatchDeployment | None,
     file: Path | None,
     *,
     detach: bool,
@@ -171,10 +176,10 @@ def _run(
     as_json: bool,
 ) -> None:
     job = job_of(scoring)
-    if said is not None:
-        job = {**job, "environment": said.environment}
+    if deployment is not None:
+        job = {**job, "environment": deployment.environment}
     base = Path.cwd() if file is None else file.resolve().parent
-    loaded = LoadedJob(make_spec(with_overrides(job, asked, source="script")), (), base)
+    loaded = LoadedJob(make_spec(with_overrides(job, overrides, source="script")), (), base)
     if dry_run:
         find("planning.dry_run:show_plan")(loaded, as_json)
         return
@@ -189,7 +194,7 @@ def _run(
 
 
 def fetch_results(client: Client, run_id: str, target: Path) -> None:
-    """The results of the run that has just ended, into a folder here."""
+    """Download the results of the run that has just ended into a local folder."""
     run = client.run(run_id)
     prefix = f"outputs/{RESULT}/"
     found = [file.path for file in run.files if file.path.startswith(prefix)]

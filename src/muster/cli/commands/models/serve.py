@@ -75,24 +75,24 @@ def serve(
       muster serve score.py --model ./model.pt --port 5001
       muster serve score.py --replicas 2 --max-batch 16 --max-wait-ms 5
     """
-    asked = Overrides(gpus_per_node=gpus_per_node, compute=compute, name=name, environment=environment)
-    asked = replace(asked, settings=parse_pairs("--set", settings or []))
+    overrides = Overrides(gpus_per_node=gpus_per_node, compute=compute, name=name, environment=environment)
+    overrides = replace(overrides, settings=parse_pairs("--set", settings or []))
     given = ServeSettings("", "model", "1", host, port, replicas, max_batch, max_wait_ms, timeout_ms, max_queue)
     serving = _serving(target, model, given, key_secret)
     job = job_of(serving, json.dumps(settings_json(serving.settings)))
-    loaded = LoadedJob(make_spec(with_overrides(job, asked, source="script")), (), Path.cwd())
+    loaded = LoadedJob(make_spec(with_overrides(job, overrides, source="script")), (), Path.cwd())
     if dry_run:
         find("planning.dry_run:show_plan")(loaded, as_json)
         return
     client, view = begin(loaded)
     if detach and not as_json:
-        # Whoever follows the run reads it in a notice.
+        # Followers of the run read it in a notice.
         say(_where(client, view, given))
     raise typer.Exit(follow(client, view, detach=detach, quiet=False, as_json=as_json))
 
 
 def _where(client: Client, view: RunView, given: ServeSettings) -> str:
-    """How a run that answers is reached, and ended."""
+    """How to reach a serving run, and how to end it."""
     ending = f"`muster cancel {view.id}` ends it"
     here = view.compute == DEFAULT and client.address.url.startswith(("unix:", "http://127.0.0.1"))
     if here or given.host not in LOOPBACK:
@@ -116,7 +116,7 @@ def _serving(target: str, model: str | None, settings: ServeSettings, key_secret
 
 
 def _model(text: str, alone: bool) -> ModelInput:
-    """The job's input that a model is; its name and version are those in addresses."""
+    """The job's input for a model, with the name and version for its addresses."""
     if not is_address(text) and Path(text).expanduser().exists():
         found = Path(text).expanduser().resolve()
         return replace(ModelInput.at(str(found)), name=found.stem)

@@ -174,7 +174,7 @@ def _standing(person: PersonView) -> str:
 
 
 def role_of(text: str) -> Role:
-    """The role that an option names."""
+    """Parse the role of an option."""
     if text not in ROLES:
         raise UserError(f"there is no role {text!r}.", f"Roles are {', '.join(ROLES)}.")
     return text

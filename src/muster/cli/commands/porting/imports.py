@@ -62,7 +62,7 @@ def _text(file: Path) -> str:
 
 
 def _checked(job: Translated, file: Path) -> LoadedJob:
-    """Refused now, where the job file would be refused later."""
+    """Validate now what the job file would be refused for later."""
     try:
         spec = make_spec({**job.document(), "code": str(file.resolve().parent)})
     except JobError as error:

@@ -21,13 +21,13 @@ from muster.wire.runs import RunView
 
 @dataclass(frozen=True)
 class Comparison:
-    """What `muster compare --json` prints."""
+    """The JSON of `muster compare --json`."""
 
     left: str
     right: str
     differences: tuple[Differing, ...]
     code: str
-    """A unified difference of their code; empty where it is the same."""
+    """A unified diff of their code; empty where it is the same."""
 
 
 def compare(

@@ -31,7 +31,7 @@ from muster.wire.states import RunStatus
 from muster.wire.tracking import SummaryQuery
 
 _ONE_BY_ONE = 200
-"""Of more runs than these, all are read at once and sorted here."""
+"""For more runs than this, all are fetched at once and sorted here."""
 
 _Sort = Annotated[
     str | None,
@@ -115,7 +115,7 @@ class _Wanted:
 
 
 def _load(wanted: _Wanted, most: int | None, sort: str | None, now: float) -> tuple[list[RunView], int]:
-    """Runs in their order, and how many there are in all; says why where there are none."""
+    """Sorted runs, and how many there are in all; prints why where there are none."""
     try:
         client = connect_to_read()
     except NothingKept as error:
@@ -132,8 +132,8 @@ def _load(wanted: _Wanted, most: int | None, sort: str | None, now: float) -> tu
         total = len(found)
     if order is not None:
         states_ = (status,) if status else ()
-        asked = replace(order, experiment=experiment, status=states_, since=since, tag=tuple(tags), name=("-",))
-        found = [client.run(item.id) for item in client.summaries(asked, most)]
+        query = replace(order, experiment=experiment, status=states_, since=since, tag=tuple(tags), name=("-",))
+        found = [client.run(item.id) for item in client.summaries(query, most)]
     elif sort:
         found = in_order(found, sort, now)[:most]
     if not found:
@@ -143,7 +143,7 @@ def _load(wanted: _Wanted, most: int | None, sort: str | None, now: float) -> tu
 
 
 def _with_summaries(views: Sequence[RunView], names: Sequence[str]) -> list[RunView]:
-    """The runs with the best, least and greatest values that columns ask for, beside the last ones."""
+    """The runs with the best, least and greatest values that columns need, besides the last ones."""
     wanted = summary_columns(names)
     if not wanted or not views:
         return list(views)
@@ -169,7 +169,7 @@ def _state(text: str | None) -> RunStatus | None:
 
 
 def _since(text: str | None) -> float | None:
-    """A time, or how long ago it is."""
+    """Parse a time, or an age."""
     if text is None:
         return None
     if (seconds := parse_duration(text)) is not None:

@@ -131,7 +131,7 @@ def history_lines(found: Sequence[MetricRecord], paint: Paint, now: float, room:
 def _print_csv(found: Sequence[MetricRecord]) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(MetricRecord._fields)
-    # A step that was logged as 10 is 10, not 10.0.
+    # A step that was logged as 10 is shown as 10, not 10.0.
     writer.writerows(
         record._replace(step=int(record.step)) if record.step is not None and record.step.is_integer() else record
         for record in found
@@ -139,7 +139,7 @@ def _print_csv(found: Sequence[MetricRecord]) -> None:
 
 
 def unknown_metric(client: Client, run_id: str, name: str) -> NotFound:
-    """What to say of a metric that a run does not have."""
+    """The error for a metric that a run does not have."""
     known = sorted({one.name for one in client.metric_summaries(run_id)})
     near = get_close_matches(name, known, 1)
     meant = f"Did you mean {near[0]!r}? " if near else ""

@@ -1,4 +1,4 @@
-"""`muster rerun`: a run once more, with its own code and other values."""
+"""`muster rerun`: run a job again, with its own code and changed values."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ def rerun(
 def again(
     earlier: RunView, inputs: Mapping[str, str], settings: Mapping[str, str], name: str | None
 ) -> dict[str, JsonValue]:
-    """The job of an earlier run with other values. Pure."""
+    """The job of an earlier run with changed values. Pure."""
     document = {key: value for key, value in earlier.spec.items() if value is not None}
-    # Two runs of one name could not be told apart by it.
+    # Two runs must not share a name.
     document.pop("name", None)
     changed = with_overrides(document, Overrides(inputs=inputs, name=name))
     for key, text in settings.items():
@@ -77,7 +77,7 @@ def again(
 
 
 def _put(document: dict[str, Any], key: str, text: str) -> None:
-    """Set a value by its dotted key; make_spec says whether there is such a key."""
+    """Set a value by its dotted key; make_spec checks that the key exists."""
     try:
         value = yaml.safe_load(text)
     except yaml.YAMLError:

@@ -90,7 +90,7 @@ def _show(made: ShardIndex, folder: Path, as_json: bool) -> None:
 
 
 class Progress:
-    """How far it is: one line that is drawn again, or a line now and then where it cannot be."""
+    """Progress: a line that is redrawn, or a line from time to time where that is impossible."""
 
     def __init__(self, verb: str) -> None:
         self._verb, self._total, self._samples, self._bytes = verb, 0, 0, 0

@@ -64,7 +64,7 @@ def diff(
 
 
 def remove_asset(storage: Storage, asset: str, yes: bool, ask: Callable[[str, bool], None], dry_run: bool) -> AssetUses:
-    """Forget a version of a data asset; says what used it."""
+    """Delete a version of a data asset; prints what used it."""
     name, version = named(asset)
     found = storage.asset_uses(name, version)
     used = used_by(found)
@@ -79,7 +79,7 @@ def remove_asset(storage: Storage, asset: str, yes: bool, ask: Callable[[str, bo
 
 
 def used_by(uses: AssetUses) -> str:
-    """What uses a version, in a few words; empty where nothing does."""
+    """What uses a version, in short; empty: nothing."""
     parts = []
     if uses.active:
         parts.append(f"{', '.join(uses.active[:3])} ({counted(len(uses.active), 'active run')})")
@@ -89,7 +89,7 @@ def used_by(uses: AssetUses) -> str:
 
 
 def named(asset: str) -> tuple[str, str]:
-    """A data asset with its version, for what must not mean another one a moment later."""
+    """A data asset with its version resolved, so that it cannot change a moment later."""
     name, version = _asset(asset)
     if version is None:
         raise UserError(f"{asset} names no version.", f"Write {name}:VERSION; `muster data list {name}` lists them.")

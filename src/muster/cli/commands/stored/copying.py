@@ -23,7 +23,7 @@ Overwrite = Annotated[bool, switch("Replace files that differ.", "--overwrite")]
 NoIgnore = Annotated[bool, switch("Copy what .amlignore and .gitignore name, too.", "--no-ignore")]
 DryRun = Annotated[bool, switch("Only say what would be done.", "--dry-run")]
 SHOWN = 50
-"""As many lines a dry run prints for people."""
+"""How many lines a dry run prints for people."""
 
 
 def cp(
@@ -116,7 +116,7 @@ def download(
 
 
 def _copy(source: str, target: str, choices: Choices, dry_run: bool, quiet: bool, into: Path | None = None) -> Prepared:
-    """Copy, or only say what would be done; `quiet` leaves the result to the caller."""
+    """Copy, or only print what would be done; `quiet` leaves the result to the caller."""
     storage = Storage(connect().calls)
     if not target:
         target = _folder_for(storage, source, into)
@@ -146,17 +146,17 @@ def _metered() -> Iterator[Meter]:
 
 
 def _folder_for(storage: Storage, source: str, into: Path | None) -> str:
-    """The folder of a download: named after what is fetched, unless one is given."""
-    place = parse_place(source)
-    if place.kind not in ("store", "asset"):
+    """The target folder of a download: named after the source, unless one is given."""
+    location = parse_place(source)
+    if location.kind not in ("store", "asset"):
         raise UserError(
             f"{source} is neither an asset nor a path in a datastore.", "Write NAME:VERSION or azureml://…."
         )
-    if place.kind == "asset":
-        one, own = storage.asset(place.store, place.version).type == "uri_file", place.name
+    if location.kind == "asset":
+        one, own = storage.asset(location.store, location.version).type == "uri_file", location.name
     else:
-        one = bool(place.path) and storage.is_file(place.store, place.path)
-        own = "." if one else place.name
+        one = bool(location.path) and storage.is_file(location.store, location.path)
+        own = "." if one else location.name
     folder = into if into is not None else Path(own)
     return f"{folder}/" if one else str(folder)
 

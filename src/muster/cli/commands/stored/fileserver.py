@@ -23,7 +23,7 @@ from muster.wire.data.fileservers import FileServerView, FillView
 
 
 def complete_file_servers(incomplete: str) -> Iterator[str]:
-    """File servers that a running server knows."""
+    """File servers of a running server."""
     try:
         found = FileServers(connect(start=False).calls).list()
     except Exception:
@@ -59,16 +59,16 @@ def create(
       muster fileserver create imagenet --size 200GB
       muster fileserver create imagenet --size 2TB --cluster gpu --clients 10.1.0.0/16 --folder /data/imagenet
     """
-    said = load_file_server(file) if file is not None else FileServerFile(None, 0)
-    chosen = name or said.name
+    settings = load_file_server(file) if file is not None else FileServerFile(None, 0)
+    chosen = name or settings.name
     if chosen is None:
         raise UserError("the file server has no name.", "Write `muster fileserver create NAME --size SIZE`.")
-    if size is None and not said.size_bytes:
+    if size is None and not settings.size_bytes:
         raise UserError("the file server has no size.", "Give the most that it may hold: --size 500GB.")
-    for text in said.notices:
+    for text in settings.notices:
         notice(text)
     new = new_file_server(
-        chosen, size or said.size_bytes, cluster=cluster, folder=folder, clients=clients, description=description
+        chosen, size or settings.size_bytes, cluster=cluster, folder=folder, clients=clients, description=description
     )
     servers = FileServers(connect().calls)
     made = servers.create(new)
@@ -209,7 +209,7 @@ def _wait_and_show(servers: FileServers, view: FileServerView, no_wait: bool, as
 
 
 class _Line:
-    """One line on the terminal that says how far a fill is."""
+    """The progress line of a fill on the terminal."""
 
     def __init__(self, wanted: bool) -> None:
         self._visible = wanted and is_terminal(sys.stderr)

@@ -1,4 +1,4 @@
-"""`muster data ls`, `du`, `cat`, `rm`, `watch`: what lies in datastores."""
+"""`muster data ls`, `du`, `cat`, `rm`, `watch`: files in datastores."""
 
 from __future__ import annotations
 
@@ -100,21 +100,21 @@ def rm(
         if as_json:
             print_json({"asset": address, "uses": uses, "dry_run": dry_run})
         return
-    place = stored(address, "rm")
-    place, seen = find_stored(storage, place)
+    location = stored(address, "rm")
+    location, seen = find_stored(storage, location)
     found = seen.files
     if not found:
-        raise NotFound(f"{place}: there is no file.", "Check the name of the datastore.")
+        raise NotFound(f"{location}: there is no file.", "Check the name of the datastore.")
     is_file = not found[0].path
     if not is_file and not recursive:
-        raise UserError(f"{place} is a folder with {counted(len(found), 'file')}.", "Remove it with --recursive.")
-    root, names = (place.parent, [place.name]) if is_file else (place, [entry.path for entry in found])
-    what = f"{counted(len(names), 'file')}, {size(sum(entry.size for entry in found))} at {place}"
+        raise UserError(f"{location} is a folder with {counted(len(found), 'file')}.", "Remove it with --recursive.")
+    root, names = (location.parent, [location.name]) if is_file else (location, [entry.path for entry in found])
+    what = f"{counted(len(names), 'file')}, {size(sum(entry.size for entry in found))} at {location}"
     if not dry_run:
         _ask(what, yes)
         remove(storage, root, names)
     if as_json:
-        print_json({"address": str(place), "removed": names, "dry_run": dry_run})
+        print_json({"address": str(location), "removed": names, "dry_run": dry_run})
         return
     say(f"{'would be removed' if dry_run else 'removed'}: {what}")
 
@@ -131,14 +131,14 @@ def watch(
     Examples:
       muster data watch azureml://datastores/workspaceblobstore/paths/photos --for 2s --every 1s
     """
-    storage, place = Storage(connect().calls), parse_place(address)
+    storage, location = Storage(connect().calls), parse_place(address)
     pause_s, end = seconds_of("--every", every), seconds_of("--for", lasts) if lasts else None
     deadline = time.monotonic() + end if end is not None else None
-    before = _seen(storage, place)
+    before = _files_at(storage, location)
     say(f"{counted(len(before), 'file')} at {address} now; looking every {every}")
     while deadline is None or time.monotonic() < deadline:
         time.sleep(pause_s if deadline is None else max(0.0, min(pause_s, deadline - time.monotonic())))
-        now = _seen(storage, place)
+        now = _files_at(storage, location)
         for change in changes(before, now):
             if as_json:
                 print_json(change)
@@ -149,20 +149,20 @@ def watch(
 
 
 def _entries(address: str) -> tuple[FileEntry, ...]:
-    """Every file at an address; links that lead out of a datastore are named."""
+    """Every file at an address; links that lead out of a datastore are reported."""
     found = entries_of(Storage(connect_to_read().calls), parse_place(address))
     if found.left_out:
         notice(f"left out, links that lead out of the datastore: {', '.join(map(printable, found.left_out[:3]))}")
     return found.files
 
 
-def _seen(storage: Storage, place: Place) -> dict[str, FileEntry]:
-    """A place that is not there yet is one without files."""
+def _files_at(storage: Storage, location: Place) -> dict[str, FileEntry]:
+    """The files at a location; one that does not exist yet has none."""
     try:
-        return {entry.path: entry for entry in entries_of(storage, place).files}
+        return {entry.path: entry for entry in entries_of(storage, location).files}
     except NotFound:
-        if place.kind == "store":
-            storage.datastore(place.store)
+        if location.kind == "store":
+            storage.datastore(location.store)
         return {}
 
 

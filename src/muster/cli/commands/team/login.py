@@ -1,4 +1,4 @@
-"""Which server and workspace commands use: `login`, `logout`, `workspaces`."""
+"""The server and workspace that commands use: `login`, `logout`, `workspaces`."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def _given(certificate: Path) -> str:
 
 
 def _joined(link: Link, pinned: str | None, sso: bool, token_file: Path | None) -> str:
-    """The token, however somebody comes by it."""
+    """The token: given, or by invitation or single sign-on."""
     if link.invite:
         return join(link, pinned)
     return sign_on(link, pinned, _show) if sso else _token(token_file)

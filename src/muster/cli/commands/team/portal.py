@@ -16,7 +16,7 @@ from muster.client.connect import connect
 
 @dataclass(frozen=True)
 class PortalAddress:
-    """Where the portal is, signed in for the first one who opens it."""
+    """The portal's URL, which signs in the first browser that opens it."""
 
     url: str
     sign_in_url: str
@@ -60,5 +60,5 @@ def portal(
 
 
 def _has_browser() -> bool:
-    """Whether a window can be opened; a browser of the terminal shows no portal."""
+    """Whether a browser window can be opened; text browsers cannot show the portal."""
     return sys.platform == "darwin" or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))

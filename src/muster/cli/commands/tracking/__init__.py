@@ -1,1 +1,1 @@
-"""Commands about what other tools track: MLflow, and stores that are brought in."""
+"""Commands about tracking of other tools: MLflow, and imports of their stores."""

@@ -31,7 +31,7 @@ DISK_BYTES = 64 << 20
 
 @dataclass
 class Member:
-    """A node that has joined, what it has, and where it serves."""
+    """A node that has joined, its devices, and its address."""
 
     rank: int
     address: str
@@ -48,7 +48,7 @@ class Member:
 
 @dataclass
 class Order:
-    """What the leader has a node do."""
+    """A command of the leader to a node."""
 
     do: str
     seconds: float = 0.0
@@ -57,7 +57,7 @@ class Order:
 
 @dataclass
 class Report:
-    """What a node measured: latency where it connects, bandwidth where it serves."""
+    """Measurements of a node: latency where it connects, bandwidth where it serves."""
 
     bytes_per_s: float | None = None
     round_trip_s: float | None = None
@@ -66,7 +66,7 @@ class Report:
 
 @dataclass
 class Pair:
-    """Two nodes, and how well they reach each other."""
+    """Two nodes, and the connection between them."""
 
     nodes: tuple[int, int]
     bytes_per_s: float | None
@@ -76,7 +76,7 @@ class Pair:
 
 @dataclass
 class Result:
-    """What the gang found."""
+    """The gang's measurements."""
 
     members: list[Member]
     pairs: list[Pair]
@@ -163,7 +163,7 @@ def pairs_of(size: int) -> list[tuple[int, int]]:
 
 
 def attempt(target: tuple[str, int], seconds: float) -> Report:
-    """Latency and bandwidth to a node that serves, or why there are none."""
+    """Latency and bandwidth to a serving node, or the error."""
     try:
         latency = round_trip(target)
         send_for(target, seconds)
@@ -232,7 +232,7 @@ def echo(link: socket.socket) -> None:
 
 
 def count(link: socket.socket, seconds: float, rates: list[float]) -> None:
-    """What arrives in the time from the first byte on; what is still on its way then is not waited for."""
+    """Count what arrives within the time after the first byte; data still in transit is ignored."""
     counted, buffer = 0, bytearray(PIECE)
     with link:
         link.settimeout(PATIENCE_S)
@@ -269,15 +269,15 @@ class Line:
 
 
 def address_towards(leader: tuple[str, int]) -> str:
-    """Where the other nodes reach this one: on the leader itself that is its own address."""
+    """The address at which other nodes reach this one; on the leader its own."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
-        # Nothing is sent: the kernel only chooses the way.
+        # Nothing is sent: the kernel only chooses the route.
         way.connect(leader)
         return str(way.getsockname()[0])
 
 
 def listen(address: str, port: int) -> socket.socket:
-    """There and nowhere else."""
+    """Listen only on this address."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.settimeout(PATIENCE_S)
@@ -317,7 +317,7 @@ def this_node(rank: int, address: str, listener: socket.socket) -> Member:
 
 
 def machine_id() -> str:
-    """The same for nodes that are simulated on one machine."""
+    """An id that is equal for nodes simulated on one machine."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -350,7 +350,7 @@ def infiniband_gbit() -> float:
 
 
 def disk_rate() -> float:
-    """How fast the working folder takes bytes, from a small file that reaches the disk."""
+    """Write speed of the working folder, from a small file that is flushed to disk."""
     path, piece = Path("disk-probe"), os.urandom(PIECE)
     try:
         began = time.perf_counter()
