@@ -1,11 +1,11 @@
-// Calls of the REST API. Every page is a client of it like any other.
+// Calls of the REST API. The portal is a client of it like any other.
 import { useEffect, useRef, useState } from "./view.js";
 
 const ROOT = "/api/v1";
 
 /** @typedef {import("./types").components["schemas"]} Schemas */
 
-/** An answer that says what went wrong, as the server explains it. */
+/** An error response of the server. */
 export class ApiError extends Error {
   /** @param {number} status @param {string} message @param {string} hint */
   constructor(status, message, hint) {
@@ -18,7 +18,7 @@ export class ApiError extends Error {
 /** Who is signed in; null: nobody. @type {Schemas["Session"] | null} */
 export let session = null;
 
-/** Whether somebody in this role may change anything at all. */
+/** Whether this role may change anything at all. */
 export const mayChange = () => session !== null && session.role !== "reader";
 export const isAdmin = () => session !== null && session.role === "admin";
 
@@ -84,7 +84,7 @@ export async function send(method, path, body) {
 }
 
 /**
- * One page of a list: its items, the cursor of the next, and how many there are in all where that is said.
+ * One page of a list: its items, the cursor of the next page, and the total where the server gives it.
  * @param {string} path @param {Record<string, any>} query
  */
 export async function getPage(path, query, tag = "", signal = undefined) {
@@ -144,7 +144,7 @@ export async function signOut() {
   location.assign("/portal/");
 }
 
-/** Whether the server answers, for those who want to know. */
+/** Whether the server answers, with listeners. */
 export const connection = {
   up: true,
   /** @type {Set<() => void>} */
@@ -158,7 +158,7 @@ export const connection = {
 };
 
 /**
- * What a call answers, asked again every so often while the page is seen; what was known stays while it fails.
+ * The result of a call, polled while the page is visible; the last result stays while it fails.
  * @template T
  * @param {() => Promise<T | null>} load null: as before @param {any[]} needs @param {number} pause_ms 0: once
  * @returns {{data: T | null, error: ApiError | null, again: () => void}}

@@ -1,4 +1,4 @@
-// The portal: signs in, chooses a page by the address, and shows what is the same on all of them.
+// The portal: signs in, chooses a page by the address, and shows what all pages share.
 import { html, render, useEffect, useState } from "./view.js";
 import { connection, isAdmin, openSession, session, signIn, signOut } from "./api.js";
 import { Link, go, useHere } from "./router.js";
@@ -116,7 +116,7 @@ async function start() {
   const asked = new URLSearchParams(location.hash.slice(1));
   const link = asked.get("link");
   if (link) {
-    // The secret leaves the address before anything else happens.
+    // The secret is removed from the address before anything else happens.
     const to = asked.get("to") || "/portal/";
     history.replaceState(null, "", to.startsWith("/portal/") ? to : "/portal/");
     try {

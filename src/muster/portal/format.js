@@ -1,4 +1,4 @@
-// Figures and times as people read them. Pure.
+// Formats figures and times for people. Pure.
 
 /** @param {number | null | undefined} seconds */
 export function duration(seconds) {
@@ -78,7 +78,7 @@ export function runTime(run, now = Date.now() / 1000) {
   return (run.ended_at || now) - run.started_at;
 }
 
-/** A time to its largest unit, as a guess is told. @param {number} s @returns {[number, string]} */
+/** A duration rounded to its largest unit, for estimates. @param {number} s @returns {[number, string]} */
 function rough(s) {
   if (s < 60) return [Math.round(s), "s"];
   if (s < 3600) return [Math.round(s / 60), "min"];
@@ -86,7 +86,7 @@ function rough(s) {
   return [Math.round(s / 86400), "d"];
 }
 
-/** The time left of a run that moves; a run that stands still has none to tell. @param {any} run */
+/** The remaining time of an active run; none for a stalled one. @param {any} run */
 export function timeLeft(run, now = Date.now() / 1000) {
   const between = run.ends_between;
   if (!between || run.status !== "Running") return "";
@@ -98,7 +98,7 @@ export function timeLeft(run, now = Date.now() / 1000) {
   return `${from[0] === to[0] ? to[0] : `${from[0]}–${to[0]}`} ${to[1]} left`;
 }
 
-/** What happened, without which rank it was: where there is little room, that comes first. @param {string} text */
+/** What happened, without naming the rank, for narrow columns. @param {string} text */
 export function withoutRank(text) {
   return text.replace(/^rank \d+ on [^\s:]+:? (?=\S)/, "");
 }

@@ -1,4 +1,4 @@
-// Where we are: the address holds what a page shows, so that it can be sent to somebody and comes back.
+// Routing: the address holds the state of a page, so that it can be shared and restored.
 import { useEffect, useState, html } from "./view.js";
 
 const ROOT = "/portal";
@@ -31,7 +31,7 @@ export function go(to, replace = false) {
   tell();
 }
 
-/** Change what stands behind the question mark; null removes. @param {Record<string, any>} changes */
+/** Change parameters of the query; null removes one. @param {Record<string, any>} changes */
 export function setQuery(changes, replace = false) {
   const { path, query } = here();
   for (const [name, value] of Object.entries(changes)) {

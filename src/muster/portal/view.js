@@ -1,4 +1,4 @@
-// The view library, in one place: every page imports from here.
+// The view library: every page imports it from here.
 import { h, render, Fragment } from "./vendor/preact.js";
 import htm from "./vendor/htm.js";
 

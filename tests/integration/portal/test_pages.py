@@ -391,16 +391,16 @@ def test_a_file_server_is_filled_and_deleted_from_its_page(portal: Portal) -> No
 
 def test_receivers_are_added_tested_and_removed(portal: Portal) -> None:
     page = portal.page("/people?tab=receivers")
-    expect(page.get_by_text("Nobody is told of runs")).to_be_visible()
+    expect(page.get_by_text("No receivers yet")).to_be_visible()
     page.get_by_role("button", name="Add a receiver").click()
     page.get_by_role("textbox", name="Name").fill("hook")
     page.get_by_role("textbox", name="Address").fill("http://127.0.0.1:9/me")
     page.get_by_role("button", name="Add", exact=True).click()
-    expect(page.get_by_text("It is seen only now")).to_be_visible()
+    expect(page.get_by_text("It is shown only once")).to_be_visible()
     page.get_by_role("button", name="Done").click()
     row = page.locator("tbody tr", has_text="hook")
     row.get_by_role("button", name="Test").click()
     expect(page.get_by_text("hook did not take it")).to_be_visible()
     row.get_by_role("button", name="Remove").click()
-    expect(page.get_by_text("Nobody is told of runs")).to_be_visible()
+    expect(page.get_by_text("No receivers yet")).to_be_visible()
     assert portal.trouble == []

@@ -1,4 +1,4 @@
-// Batch endpoints: their deployments, which of them is asked, and a run over data.
+// Batch endpoints: their deployments, the default one, and scoring of data.
 import { html, useState } from "../view.js";
 import { get, getAll, mayChange, send, useCall } from "../api.js";
 import { Link } from "../router.js";

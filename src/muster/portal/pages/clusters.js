@@ -1,4 +1,4 @@
-// Clusters and their nodes: states and why, what waits and when it is expected to start, what it costs.
+// Clusters and their nodes: states and reasons, the queue with expected starts, cost.
 import { html, useMemo, useState } from "../view.js";
 import { get, getAll, isAdmin, send, useCall } from "../api.js";
 import { Link } from "../router.js";
@@ -138,7 +138,7 @@ function Create({ done }) {
 function Queue({ runs }) {
   if (!runs) return null;
   return html`<section class="card"><h2>Waiting</h2>
-    ${!runs.length ? html`<${Empty}>Nothing waits.<//>` : html`<div class="scroll"><table><thead><tr><th>Run</th><th>Person</th><th>Cluster</th><th>Nodes</th><th>Has waited</th><th>Expected to start</th><th>Why</th></tr></thead>
+    ${!runs.length ? html`<${Empty}>No runs are waiting.<//>` : html`<div class="scroll"><table><thead><tr><th>Run</th><th>Person</th><th>Cluster</th><th>Nodes</th><th>Has waited</th><th>Expected to start</th><th>Why</th></tr></thead>
       <tbody>${runs.map((run) => html`<tr key=${run.id}><td><${Link} to=${`/runs/${encodeURIComponent(run.id)}`}>${title(run)}<//></td><td>${run.submitted_by}</td><td>${run.compute}</td><td>${run.num_nodes}</td><td>${duration(Date.now() / 1000 - run.created_at)}</td><td>${run.starts_at ? ago(run.starts_at) : ""}</td><td class="soft">${run.reason}</td></tr>`)}</tbody></table></div>`}
   </section>`;
 }

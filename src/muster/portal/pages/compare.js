@@ -1,4 +1,4 @@
-// Runs side by side: what differs first, their curves over each other, and how parameters go with results.
+// Runs side by side: differences first, overlaid curves, and how parameters relate to results.
 import { html, useMemo, useState } from "../view.js";
 import { get, useCall } from "../api.js";
 import { Link, setQuery, useHere } from "../router.js";
@@ -27,7 +27,7 @@ export function ComparePage() {
     ${ordered.length > 2 && html`<${Sweep} runs=${ordered} />`}`;
 }
 
-/** The job as names and values, deep ones with a dot. @param {any} value @param {string} prefix */
+/** The job flattened to dotted names and values. @param {any} value @param {string} prefix */
 export function flat(value, prefix = "") {
   if (value === null || typeof value !== "object" || Array.isArray(value)) return { [prefix]: value };
   return Object.assign({}, ...Object.entries(value).map(([name, one]) => flat(one, prefix ? `${prefix}.${name}` : name)));
@@ -43,7 +43,7 @@ function Sides({ runs, all, setAll, more }) {
       <tbody><tr><td class="soft">status</td>${runs.map((run) => html`<td><${Status} status=${run.status} /></td>`)}</tr>
         ${shown.map((row) => html`<tr key=${row.name}><td class="soft">${row.name}</td>${row.values.map((value) => html`<td class=${`mono ${row.differs ? "differs" : ""}`}>${value === undefined || value === null ? "–" : Array.isArray(value) && value.every((part) => typeof part === "string") ? value.join(" ") : text(value)}</td>`)}</tr>`)}</tbody>
     </table></div>
-    ${!shown.length && html`<${Empty}>They were given the same.<//>`}
+    ${!shown.length && html`<${Empty}>There are no differences.<//>`}
     ${more > 0 && html`<p class="soft">and ${more} more runs, which the charts below show too.</p>`}
   </section>`;
 }
@@ -90,7 +90,7 @@ function Overlay({ name, runs, look }) {
   const key = runs.map((run) => run.id).join(" ");
   const { data, error } = useCall(() => Promise.all(runs.map((run) => get(`/runs/${encodeURIComponent(run.id)}/metrics/series`, { name, points: 1000 }))), [key, name, runs.map((run) => run.status).join(" ")]);
   const curves = useMemo(() => (data || []).flatMap((found, index) => {
-    // The newest attempt of the first rank stands for a run.
+    // A run is represented by the newest attempt of its first rank.
     const newest = [...found].sort((a, b) => b.attempt - a.attempt || (a.rank ?? 0) - (b.rank ?? 0))[0];
     return newest ? [{ label: labelOf(runs[index], runs), color: color(index), ...along(newest, look.byTime, runs[index].started_at || 0) }] : [];
   }), [data, look.byTime]);

@@ -1,4 +1,4 @@
-// Datastores with what lies in them, and data assets.
+// Datastores with their files, and data assets.
 import { html, useState } from "../view.js";
 import { address, get, getAll, mayChange, send, useCall } from "../api.js";
 import { Link, go } from "../router.js";
@@ -51,7 +51,7 @@ function Browser({ store, folder }) {
     <div class="files">
       <section class="card">
         <ul class="list">${entries.map((one) => html`<li key=${one.path}><button aria-current=${file?.path === one.path ? "true" : "false"} onClick=${() => (one.isFolder ? go(at([...inner, one.path])) : setFile(one))}><span>${one.isFolder ? `${one.path}/` : one.path}</span><small>${one.isFolder ? `${one.count} files, ${size(one.size)}` : size(one.size)}</small></button></li>`)}</ul>
-        ${data && !entries.length && html`<${Empty}>Nothing lies here.<//>`}
+        ${data && !entries.length && html`<${Empty}>This folder is empty.<//>`}
         ${data && data.files.length >= PAGE && html`<p class="soft">Only the first ${PAGE} files below this folder were looked at.</p>`}
       </section>
       <section class="card preview">${file ? html`<div class="head"><h2 class="grow">${file.path}</h2><a href=${address(below)} download=${file.path}>Download, ${size(file.size)}</a></div><${Preview} key=${below} path=${below} name=${file.path} size=${file.size} />`
@@ -59,13 +59,13 @@ function Browser({ store, folder }) {
     </div>`;
 }
 
-/** Where the portal shows what an address names. @param {string} where azureml://datastores/NAME/paths/FOLDER */
+/** The portal's page for an address. @param {string} where azureml://datastores/NAME/paths/FOLDER */
 function placeOf(where) {
   const found = /^azureml:\/\/datastores\/([^/]+)\/paths\/(.*?)\/?$/.exec(where);
   return found ? `/data/${found[1]}/${found[2]}` : "";
 }
 
-/** Files of a folder, with what lies deeper as folders. @param {{path: string, size: number}[]} files */
+/** Files of a folder, with deeper ones grouped as folders. @param {{path: string, size: number}[]} files */
 function leveled(files) {
   const folders = new Map();
   const found = [];

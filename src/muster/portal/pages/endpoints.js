@@ -1,4 +1,4 @@
-// Endpoints: their deployments, what these answered, where the traffic goes, and a request to try.
+// Endpoints: their deployments with figures, the traffic, and a test request.
 import { html, useState } from "../view.js";
 import { get, getAll, mayChange, send, useCall } from "../api.js";
 import { Link } from "../router.js";
@@ -46,7 +46,7 @@ function Deployments({ endpoint, path, again }) {
   const save = async () => {
     try {
       await send("PATCH", path, { traffic: Object.fromEntries(Object.entries(shares || {}).map(([name, share]) => [name, Number(share || 0)])) });
-      say("The traffic goes as you said");
+      say("The traffic was changed");
       setShares(null);
     } catch (error) {
       sayError(error);
@@ -115,7 +115,7 @@ function slowest(endpoint) {
   return found ? `${number(found)} ms` : "";
 }
 
-/** JSON laid out, everything else as it came. @param {string} body */
+/** JSON pretty-printed, everything else unchanged. @param {string} body */
 function shown(body) {
   try {
     return JSON.stringify(JSON.parse(body), null, 2);

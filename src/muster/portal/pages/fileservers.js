@@ -1,4 +1,4 @@
-// File servers: what they hold, where they serve it, and how far their fills are.
+// File servers: their content, their addresses, and the progress of their fills.
 import { html, useState } from "../view.js";
 import { get, getAll, isAdmin, mayChange, send, useCall } from "../api.js";
 import { Link, go } from "../router.js";
@@ -50,7 +50,7 @@ function FileServer({ name }) {
         ["Description", data.description], ["Made", `${ago(data.created_at)}${data.created_by ? ` by ${data.created_by}` : ""}`],
       ]} /></section>
       <${Fills} server=${data} path=${path} again=${again} />`}
-    ${asking === "restart" && html`<${Ask} title=${`Restart ${name}?`} confirm="Restart" onDone=${(yes) => { setAsking(""); if (yes) act("POST", "/restart", `${name} is started anew`); }}>Clients wait meanwhile; its data stay.<//>`}
+    ${asking === "restart" && html`<${Ask} title=${`Restart ${name}?`} confirm="Restart" onDone=${(yes) => { setAsking(""); if (yes) act("POST", "/restart", `${name} is started anew`); }}>Clients wait meanwhile; the data are kept.<//>`}
     ${asking === "delete" && html`<${Ask} title=${`Delete ${name}?`} confirm="Delete" danger=${true} onDone=${(yes) => { setAsking(""); if (yes) act("DELETE", "", `${name} is deleted`); }}>${data ? size(data.used_bytes) : "What it holds"} on its node go with it. What it was filled from stays.<//>`}`;
 }
 

@@ -1,4 +1,4 @@
-// Registered models: their versions, and one of them with its files and where it comes from.
+// Registered models: their versions, and the files and lineage of one.
 import { html, useState } from "../view.js";
 import { address, get, getAll, mayChange, send, useCall } from "../api.js";
 import { Link, go, useHere } from "../router.js";
@@ -70,8 +70,8 @@ function Model({ name }) {
       <${Files} key=${model.version} path=${path} model=${model} files=${files} />
       <section class="card"><h2>Versions</h2><${Versions} versions=${newestFirst(versions.data || [])} chosen=${model.version} /></section>
     </div><div>
-      <section class="card"><h2>Use it</h2><p class="soft">Answer requests on this machine:</p><${Copy} text=${`muster serve models:/${name}/${model.version}`} />
-        <p class="soft">As the input of a job:</p><${Copy} text=${`azureml:${name}:${model.version}`} /><p class="soft">Bring it here:</p><${Copy} text=${`muster model download ${name}:${model.version}`} /></section>
+      <section class="card"><h2>Use it</h2><p class="soft">Serve it on this machine:</p><${Copy} text=${`muster serve models:/${name}/${model.version}`} />
+        <p class="soft">As the input of a job:</p><${Copy} text=${`azureml:${name}:${model.version}`} /><p class="soft">Download it:</p><${Copy} text=${`muster model download ${name}:${model.version}`} /></section>
       <${Lineage} lineage=${lineage} />
     </div></div>
     ${asking && html`<${Ask} title=${`Delete version ${model.version} of ${name}?`} confirm="Delete" danger=${true} onDone=${(isYes) => { setAsking(false); if (isYes) act("DELETE", undefined, "It was deleted"); }}><p>The run that it came from stays. A version that an endpoint uses cannot be deleted.</p><//>`}`;

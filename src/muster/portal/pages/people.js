@@ -1,4 +1,4 @@
-// People, their tokens, and what was done.
+// People, their tokens, and the audit log.
 import { html, useState } from "../view.js";
 import { getAll, getPage, isAdmin, send, session, useCall } from "../api.js";
 import { useHere } from "../router.js";
@@ -44,7 +44,7 @@ function People() {
       if (isYes) await act(() => send("POST", "/people", { name, role }));
     }}><label>Name<input required pattern="[a-z0-9][a-z0-9_.@+\\-]*" value=${name} onInput=${(event) => setName(event.target.value)} /></label>
       <label>Role<select value=${role} onChange=${(event) => setRole(event.target.value)}>${ROLES.map((one) => html`<option>${one}</option>`)}</select></label><//>`}
-    ${invite && html`<${Ask} title=${`Invitation for ${invite.person}`} confirm="Done" onDone=${() => setInvite(null)}><p>It is seen only now. They type:</p><${Copy} text=${`muster login '${location.origin}/#${invite.token}${invite.fingerprint ? `&${invite.fingerprint}` : ""}'`} /><//>`}`;
+    ${invite && html`<${Ask} title=${`Invitation for ${invite.person}`} confirm="Done" onDone=${() => setInvite(null)}><p>It is shown only once. They type:</p><${Copy} text=${`muster login '${location.origin}/#${invite.token}${invite.fingerprint ? `&${invite.fingerprint}` : ""}'`} /><//>`}`;
 }
 
 function Tokens() {

@@ -1,4 +1,4 @@
-// Who is told of runs: receivers, what became of the last message, and a test.
+// Receivers of notifications: the outcome of the last message, and a test.
 import { html, useState } from "../view.js";
 import { getAll, mayChange, send, useCall } from "../api.js";
 import { Copy, Empty } from "../parts/common.js";
@@ -30,7 +30,7 @@ export function Receivers() {
   };
   const add = async () => setMade(await send("POST", "/notifications", { name, address, runs }));
   return html`<${Problem} error=${error} /><section class="card"><div class="head"><span class="grow"></span>${mayChange() && html`<button class="primary" onClick=${() => setAdding(true)}>Add a receiver</button>`}</div>
-    ${data && !data.length && html`<${Empty}>Nobody is told of runs. A receiver is a webhook, a channel of Slack or Teams, a topic of ntfy, or a mailbox.<//>`}
+    ${data && !data.length && html`<${Empty}>No receivers yet. A receiver is a webhook, a channel of Slack or Teams, a topic of ntfy, or a mailbox.<//>`}
     ${data?.length > 0 && html`<div class="scroll"><table><thead><tr><th>Name</th><th>Kind</th><th>Address</th><th>Of</th><th>When</th><th>By</th><th>Last message</th><th>Waiting</th><th></th></tr></thead><tbody>
       ${data.map((one) => html`<tr key=${one.name || one.address}><td>${one.name}</td><td>${one.kind}</td><td class="mono">${one.address}</td><td class="nowrap">${Object.fromEntries(RUNS)[one.runs] || one.runs}</td><td>${one.when.join(", ")}${one.when.includes("hangs") ? html` <span class="soft">(after ${duration(one.quiet_s)})</span>` : ""}</td><td class="nowrap">${one.owner}</td>
         <td>${one.last ? html`<span class=${one.last.taken_at ? "" : "bad"} title=${one.last.answer}>${one.last.event}${one.last.run ? ` of ${one.last.run}` : ""}, ${one.last.taken_at ? `taken ${ago(one.last.taken_at)}` : one.last.given_up ? "given up" : one.last.answer || "on its way"}</span>` : ""}</td><td>${one.waiting || ""}</td>
@@ -42,5 +42,5 @@ export function Receivers() {
     }}><label>Name<input required value=${name} onInput=${(event) => setName(event.target.value)} /></label>
       <label>Address<input required placeholder="https://…, slack+https://…, mailto:…" value=${address} onInput=${(event) => setAddress(event.target.value)} /></label>
       <label>Is told of<select value=${runs} onChange=${(event) => setRuns(event.target.value)}>${RUNS.map(([value, text]) => html`<option value=${value}>${text}</option>`)}</select></label><//>`}
-    ${made?.secret && html`<${Ask} title=${`The secret of ${made.name}`} confirm="Done" onDone=${() => setMade(null)}><p>Its messages are signed with this. It is seen only now.</p><${Copy} text=${made.secret} /><//>`}`;
+    ${made?.secret && html`<${Ask} title=${`The secret of ${made.name}`} confirm="Done" onDone=${() => setMade(null)}><p>Its messages are signed with this secret. It is shown only once.</p><${Copy} text=${made.secret} /><//>`}`;
 }

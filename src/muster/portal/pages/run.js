@@ -1,4 +1,4 @@
-// One run: what happened, what it printed, what it logged, what it left, and how to have it again.
+// One run: overview, logs, metrics, files, code and job.
 import { html, useEffect, useRef, useState } from "../view.js";
 import { get, mayChange, send, useCall } from "../api.js";
 import { Link, go, useHere } from "../router.js";
@@ -43,7 +43,7 @@ export function RunPage({ parts: [id] }) {
     ${tab === "job" && html`<${Job} run=${run} />`}`;
 }
 
-/** A run as it is now: its view is asked for when its stream says that something changed. */
+/** A live run: its view is fetched again when its stream reports a change. */
 function useRun(id) {
   const { data: run, error, again } = useCall(() => get(`/runs/${encodeURIComponent(id)}`), [id]);
   const [events, setEvents] = useState([]);
@@ -77,7 +77,7 @@ function useRun(id) {
       end();
     };
   }, [known]);
-  // How long it still takes, and why it waits, change without an event.
+  // The remaining time and the reason to wait change without an event.
   useEffect(() => {
     if (!run || hasEnded(run.status)) return undefined;
     const timer = setInterval(() => !document.hidden && again(), 5000);
@@ -115,6 +115,6 @@ function Actions({ run, again }) {
     ${" "}<button onClick=${() => go(`/submit?run=${encodeURIComponent(run.id)}`)}>Run again</button>
     ${isOver && html`${" "}<button onClick=${() => setAsking("remove")}>Remove</button>`}
     ${asking === "cancel" && html`<${Ask} title="Cancel this run?" confirm="Cancel it" danger=${true} onDone=${answered}><p>${run.status === "CancelRequested" ? "Its ranks are killed at once." : "Its ranks get SIGTERM, and 30 seconds to end."}</p><//>`}
-    ${asking === "remove" && html`<${Ask} title="Remove this run?" confirm="Remove it" danger=${true} onDone=${answered}><p>Its logs, metrics and outputs go with it.</p><//>`}
+    ${asking === "remove" && html`<${Ask} title="Remove this run?" confirm="Remove it" danger=${true} onDone=${answered}><p>Its logs, metrics and outputs are removed too.</p><//>`}
   </span>`;
 }

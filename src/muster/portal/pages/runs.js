@@ -38,7 +38,7 @@ function column(key) {
   return COLUMNS[key];
 }
 
-/** How the server is asked for an order. @param {string} sort @param {boolean} up */
+/** The server's parameters for an order. @param {string} sort @param {boolean} up */
 function orderOf(sort, up) {
   if (!sort) return {};
   if (sort.startsWith("p:")) return { param: sort.slice(2), ascending: up };
@@ -71,7 +71,7 @@ export function RunsPage() {
     ${chosen.size > 0 && html`<${Bulk} items=${runs.items} chosen=${chosen} done=${() => { setChosen(new Set()); runs.again(); }} />`}`;
 }
 
-/** The runs as far as they were scrolled to; those that are seen are kept up to date. */
+/** The runs up to the scroll position; visible ones are kept up to date. */
 function useRuns(asked, key) {
   const [state, setState] = useState({ items: [], next: null, total: null, error: null, loaded: false });
   const [turn, setTurn] = useState(0);
@@ -308,7 +308,7 @@ function Bulk({ items, chosen, done }) {
       <button onClick=${() => setAsking("tag")}>Tag</button>`}
     <button class="quiet" onClick=${done}>None</button>
     ${asking === "cancel" && html`<${Ask} title=${`Cancel ${alive.length} ${alive.length === 1 ? "run" : "runs"}?`} confirm="Cancel them" danger=${true} onDone=${answered}><p>Their ranks get SIGTERM, and 30 seconds to end.</p><//>`}
-    ${asking === "retry" && html`<${Ask} title=${`Retry ${over.length} ${over.length === 1 ? "run" : "runs"}?`} confirm="Retry" onDone=${answered}><p>Each goes on from its last checkpoint.</p><//>`}
+    ${asking === "retry" && html`<${Ask} title=${`Retry ${over.length} ${over.length === 1 ? "run" : "runs"}?`} confirm="Retry" onDone=${answered}><p>Each resumes from its last checkpoint.</p><//>`}
     ${asking === "tag" && html`<${Ask} title=${`Tag ${picked.length} runs`} confirm="Tag" onDone=${answered}><label>NAME=VALUE<input value=${tag} pattern="[^=]+=.*" required onInput=${(event) => setTag(event.target.value)} /></label><//>`}
   </div>`;
 }

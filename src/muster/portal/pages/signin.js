@@ -1,4 +1,4 @@
-// Signing in where no link did it.
+// The sign-in page, for people without a sign-in link.
 import { html, useState } from "../view.js";
 import { get, signIn, useCall } from "../api.js";
 import { Problem } from "../parts/notices.js";

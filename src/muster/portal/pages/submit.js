@@ -38,7 +38,7 @@ export function SubmitPage() {
       setCode(run.snapshot ? `snapshot:${run.snapshot}` : "");
     }, setError);
   }, [again]);
-  if (!mayChange()) return html`<h1>Submit</h1><${Empty}>A reader looks, and submits nothing. An administrator gives another role.<//>`;
+  if (!mayChange()) return html`<h1>Submit</h1><${Empty}>Readers cannot submit jobs. An administrator can change your role.<//>`;
 
   const read = () => send("POST", "/jobs/read", { text });
   const attempt = async (work) => {

@@ -1,21 +1,21 @@
-// What a program prints, as text with colours. Everything else that it sends to a terminal is left out. Pure.
+// Terminal output as text with colours. All other control sequences are removed. Pure.
 
 const COLORS = ["black", "red", "green", "yellow", "blue", "magenta", "cyan", "white"];
-// Sequences of a terminal: colours, other commands, titles and links (up to their end), single characters.
+// Terminal sequences: colours, other commands, titles and links (up to their end), single characters.
 const SEQUENCE = /\x1b\[([0-9;:]*)m|\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[ -/]*[0-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]/g;
 
-/** What is left of a line whose beginning was overwritten. @param {string} line */
+/** The visible rest of a line whose beginning was overwritten. @param {string} line */
 export function overwritten(line) {
   const kept = line.endsWith("\r") ? line.slice(0, -1) : line;
   return kept.slice(kept.lastIndexOf("\r") + 1);
 }
 
-/** A line without what only a terminal understands. @param {string} line */
+/** A line without control sequences. @param {string} line */
 export function plain(line) {
   return overwritten(line).replace(SEQUENCE, "");
 }
 
-/** A line in pieces of one look each. @param {string} line @returns {[string, string][]} class and text */
+/** A line split into pieces of one style each. @param {string} line @returns {[string, string][]} class and text */
 export function pieces(line) {
   const found = [];
   let look = { color: "", bold: false, dim: false };

@@ -1,11 +1,11 @@
-// A chart that keeps its zoom while points come in.
+// A chart that keeps its zoom while points arrive.
 import uPlot from "../vendor/uplot.js";
 import { html, useEffect, useRef } from "../view.js";
 import { duration, moment, number, size } from "../format.js";
 import { aligned, color, smoothed, spread } from "./series.js";
 
 const MOST_LINES = 8;
-// Without a graphics card, a line that is wider than a pixel takes ten times as long to draw.
+// Without a graphics card, a line wider than a pixel takes ten times as long to draw.
 const MOST_WIDE = 20000;
 
 /**
@@ -43,7 +43,7 @@ export function Chart({ curves, unit = "", log = false, smooth = 0, byTime = fal
   useEffect(() => {
     const plot = held.current;
     if (drawn.current !== plot) {
-      // It was made with these points.
+      // The chart was created with these points.
       drawn.current = plot;
       return;
     }
@@ -89,7 +89,7 @@ function spreadLook(show) {
 
 const ink = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-/** The time of day; the day where it begins. @param {number} at */
+/** The time of day; the date at midnight. @param {number} at */
 function hour(at) {
   const text = moment(at);
   return text.slice(11, 16) === "00:00" ? text.slice(5, 10) : text.slice(11, 16);
@@ -114,7 +114,7 @@ function options(look, { log, byTime, byClock, height, sync, width, show }) {
     bands: look.bands,
     legend: { live: true },
     hooks: {
-      // Somebody who chose a stretch keeps it, whatever comes in; a double click shows all again.
+      // A zoomed interval is kept while points arrive; a double click shows all again.
       setSelect: [(plot) => (plot.zoomed = plot.select.width > 0)],
       init: [(plot) => plot.over.addEventListener("dblclick", () => (plot.zoomed = false))],
     },

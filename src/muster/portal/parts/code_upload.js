@@ -1,4 +1,4 @@
-// Sends files of this machine as the code of a job: each content once, by its hash.
+// Uploads local files as the code of a job: each content once, by its hash.
 import { request, send } from "../api.js";
 
 /** @param {Uint8Array<ArrayBuffer>} bytes */

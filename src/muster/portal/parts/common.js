@@ -9,7 +9,7 @@ export function Status({ status }) {
   return html`<span class=${`status ${kind}`}><i aria-hidden="true"></i>${status}</span>`;
 }
 
-/** How far a run is; what a run that stands still last said is shown as old. */
+/** The progress of a run; that of a stalled run is marked as old. */
 export function ProgressBar({ run }) {
   const part = share(run.progress);
   if (part === null) return null;
@@ -28,7 +28,7 @@ export function ProgressBar({ run }) {
 /** The parts of a page, the chosen one in the address. */
 export function Tabs({ tabs, chosen }) {
   const strip = useRef(null);
-  // On a phone not all of them fit.
+  // On a phone not all tabs fit.
   useEffect(() => strip.current?.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest", inline: "nearest" }), [chosen]);
   return html`<div class="tabs" role="tablist" ref=${strip}>
     ${tabs.map(([key, name]) => html`<button role="tab" key=${key} aria-selected=${key === chosen ? "true" : "false"}
@@ -36,7 +36,7 @@ export function Tabs({ tabs, chosen }) {
   </div>`;
 }
 
-/** A sentence in which what stands between backticks is code. @param {{text: string}} _ */
+/** A sentence with code in backticks. @param {{text: string}} _ */
 export function Sentence({ text }) {
   return text.split(/`([^`\n]+)`/).map((part, index) => (index % 2 ? html`<code>${part}</code>` : part));
 }

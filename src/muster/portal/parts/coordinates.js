@@ -1,4 +1,4 @@
-// Parallel coordinates and a scatter plot: how parameters go with a result.
+// Parallel coordinates and a scatter plot: how parameters relate to a result.
 import { html } from "../view.js";
 import { number, title } from "../format.js";
 import { color } from "./series.js";
@@ -8,14 +8,14 @@ const HEIGHT = 260;
 const TOP = 34;
 const BOTTOM = 226;
 
-/** A column of values placed between 0 and 1; words stand in their order. @param {any[]} values */
+/** Scale a column of values to 0..1; texts are placed in order. @param {any[]} values */
 export function scale(values) {
   const numbers = values.map((value) => (value === undefined || value === null || value === "" ? NaN : Number(value)));
   const known = numbers.filter((value) => isFinite(value));
   if (known.length && known.length === values.filter((value) => value !== undefined && value !== null).length) {
     const low = Math.min(...known);
     const high = Math.max(...known);
-    // Learning rates and the like spread over powers of ten.
+    // Learning rates and the like range over powers of ten.
     const isWide = low > 0 && high / low > 100;
     const at = (value) => (isWide ? Math.log(value) : value);
     const span = at(high) - at(low) || 1;

@@ -1,4 +1,4 @@
-// How two texts differ, line by line. Pure.
+// A line-by-line diff of two texts. Pure.
 
 const MOST = 4000;
 
@@ -15,7 +15,7 @@ export function difference(before, after) {
   return /** @type {any} */ ([...same(a.slice(0, begin)), ...middle, ...same(end ? a.slice(-end) : [])]);
 }
 
-/** The longest common lines stay; texts that are too long for that differ as a whole. */
+/** The longest common subsequence stays; texts that are too long for that differ as a whole. */
 function between(a, b) {
   if (a.length > MOST || b.length > MOST || a.length * b.length > 4e6) {
     return [...a.map((text) => ({ kind: "del", text })), ...b.map((text) => ({ kind: "add", text }))];
@@ -46,7 +46,7 @@ function between(a, b) {
   return found;
 }
 
-/** Only changes and what stands around them; a number stands for lines that are left out. @param {any[]} lines */
+/** Only changes and their context; a number stands for lines that are left out. @param {any[]} lines */
 export function folded(lines, around = 3) {
   const near = new Array(lines.length).fill(false);
   lines.forEach((line, index) => {

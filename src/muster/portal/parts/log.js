@@ -1,4 +1,4 @@
-// What ranks print: live, of all ranks or of one, searched by the server, as many lines as a page can hold.
+// Logs of ranks: live, of all ranks or of one, searched by the server, as many lines as a page can hold.
 import { html, useEffect, useMemo, useRef, useState } from "../view.js";
 import { getBytes } from "../api.js";
 import { follow } from "./stream.js";
@@ -11,7 +11,7 @@ const TAIL = 2000;
 const BY_HAND_MS = 500;
 const ERRORS = "Traceback|\\b[A-Za-z.]*(Error|Exception)\\b|\\b(error|ERROR|FATAL|fatal):|Segmentation fault|out of memory";
 
-/** Lines out of bytes that come in pieces, of many streams at once. */
+/** Splits pieces of bytes of many streams into lines. */
 class Lines {
   constructor() {
     /** @type {{stream: string, attempt: number, text: string}[]} */
@@ -27,7 +27,7 @@ class Lines {
     if (!this.decoders.has(key)) this.decoders.set(key, new TextDecoder());
     const bytes = Uint8Array.from(atob(piece.base64), (char) => char.charCodeAt(0));
     const parts = ((this.rest.get(key) || "") + this.decoders.get(key).decode(bytes, { stream: true })).split("\n");
-    // A line without end, such as that of a progress bar, is kept short.
+    // An endless line, such as that of a progress bar, is kept short.
     this.rest.set(key, parts.pop().slice(-20000));
     for (const text of parts) this.all.push({ stream: piece.stream, attempt: piece.attempt, text });
     if (this.all.length > KEPT) {
@@ -36,7 +36,7 @@ class Lines {
     }
   }
 
-  /** With what stands in lines that have not ended yet. */
+  /** All lines, with unfinished ones. */
   shown() {
     const open = [...this.rest].filter(([, text]) => text).map(([key, text]) => {
       const [attempt, ...stream] = key.split(" ");
@@ -111,7 +111,7 @@ function Live({ run, query, nameOf, one }) {
   return html`<${Window} lines=${state.lines} nameOf=${nameOf} one=${one} note=${note} empty=${run.status === "Queued" ? "Nothing is printed before the run starts." : "Nothing was printed."} />`;
 }
 
-/** Only the lines that are seen are drawn; who is at the end stays there. */
+/** Only visible lines are rendered; a view at the end stays at the end. */
 function Window({ lines, nameOf, one, mark = -1, note = "", empty = "" }) {
   const box = useRef(/** @type {any} */ (null));
   const atEnd = useRef(mark < 0);
@@ -132,7 +132,7 @@ function Window({ lines, nameOf, one, mark = -1, note = "", empty = "" }) {
   const scrolled = (event) => {
     const element = event.currentTarget;
     const isBelow = element.scrollTop + element.clientHeight > element.scrollHeight - 3 * LINE;
-    // Only who moves by hand wants to be further up; lines that come in move things as well.
+    // Only scrolling by hand leaves the end; new lines scroll as well.
     if (isBelow || held.current || Date.now() - moved.current < BY_HAND_MS) atEnd.current = isBelow;
     setTop(element.scrollTop);
   };
@@ -152,7 +152,7 @@ function Line({ line, nameOf, one, hit }) {
   return html`<span class=${`line ${hit ? "hit" : ""}`}>${!one && html`<b style=${{ color: color(rank ?? 0) }}>${rank ?? line.stream}</b>`}${pieces(line.text.slice(0, 5000)).map(([look, text]) => html`<span class=${look}>${text}</span>`)}</span>`;
 }
 
-/** The first line that looks like an error, with what stands around it. @returns {Promise<any>} */
+/** The first line that looks like an error, with its context. @returns {Promise<any>} */
 function findError(id, rank, attempt) {
   return new Promise((resolve) => {
     let found = false;
@@ -175,7 +175,7 @@ async function around(id, piece) {
     const bytes = await getBytes(`/runs/${encodeURIComponent(id)}/files/${piece.stream}`, begin, piece.offset + 32000);
     texts = new TextDecoder().decode(bytes).split("\n").slice(begin ? 1 : 0);
   } catch {
-    // The log of an earlier attempt lies elsewhere: the line itself is known.
+    // The log of an earlier attempt has another path: show only the line itself.
   }
   const at = Math.max(0, texts.findIndex((text) => plain(text) === matched));
   return { lines: texts.map((text) => ({ stream: piece.stream, attempt: piece.attempt, text })), at, note: `The first line that looks like an error, in ${piece.stream} of attempt ${piece.attempt}.` };

@@ -1,4 +1,4 @@
-// What went wrong, and what was done.
+// Notices: errors, and confirmations of actions.
 import { html, useEffect, useState } from "../view.js";
 
 /** @type {{id: number, text: string, kind: string}[]} */
@@ -6,7 +6,7 @@ let shown = [];
 let last = 0;
 let redraw = () => {};
 
-/** Say something for some seconds. @param {string} text */
+/** Show a notice for some seconds. @param {string} text */
 export function say(text, kind = "info") {
   last += 1;
   const id = last;
@@ -34,14 +34,14 @@ export function Notices() {
   </div>`;
 }
 
-/** An error where its subject would be. */
+/** An error in place of the content that failed to load. */
 export function Problem({ error }) {
-  // That the server does not answer is said above every page.
+  // A server that does not answer is reported at the top of every page.
   if (!error || error.status === 0) return null;
   return html`<div class="problem" role="alert"><b>${error.message}</b>${error.hint && html`<div>${error.hint}</div>`}</div>`;
 }
 
-/** A question before something that cannot be taken back. */
+/** A confirmation dialog. */
 export function Ask({ title, children, confirm, danger = false, onDone }) {
   useEffect(() => {
     const before = document.activeElement;

@@ -1,4 +1,4 @@
-// A look into a file: text, tables, images, notebooks. Nothing of it is run or loaded as a page.
+// Previews of files: text, tables, images, notebooks. Nothing in them is executed or loaded as a page.
 import { html, useEffect, useState } from "../view.js";
 import { getBytes } from "../api.js";
 import { Problem } from "./notices.js";
@@ -43,7 +43,7 @@ function Picture({ bytes, kind, name }) {
     setUrl(made);
     return () => URL.revokeObjectURL(made);
   }, [bytes]);
-  if (isBroken) return html`<p class="empty">This is no picture that a browser can show.</p>`;
+  if (isBroken) return html`<p class="empty">The browser cannot show this image.</p>`;
   return url && html`<img src=${url} alt=${name} onError=${() => setBroken(true)} />`;
 }
 
@@ -94,7 +94,7 @@ function jsonRows(text) {
   return found.length ? [names, ...found.map((one) => names.map((name) => (one[name] === undefined ? "" : typeof one[name] === "string" ? one[name] : JSON.stringify(one[name]))))] : [];
 }
 
-/** The cells of a notebook, or null where the text is none. @param {string} text @returns {any[] | null} */
+/** The cells of a notebook, or null where the text is not one. @param {string} text @returns {any[] | null} */
 export function cellsOf(text) {
   try {
     const cells = JSON.parse(text).cells;

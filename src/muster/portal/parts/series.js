@@ -1,6 +1,6 @@
-// Series of metrics made ready to be drawn. Pure.
+// Prepares series of metrics for charts. Pure.
 
-/** Numbers that JSON lacks come as texts; in a curve they are gaps. @param {any} value */
+/** Numbers that JSON lacks arrive as texts; in a curve they are gaps. @param {any} value */
 const asNumber = (value) => (typeof value === "number" && isFinite(value) ? value : null);
 
 /**
@@ -24,7 +24,7 @@ function sorted(x, y) {
   return { x: order.map((i) => x[i]), y: order.map((i) => y[i]) };
 }
 
-/** A running mean that forgets, without the pull of its first value. @param {(number | null)[]} y @param {number} weight */
+/** An exponential moving average without the bias of its first value. @param {(number | null)[]} y @param {number} weight */
 export function smoothed(y, weight) {
   if (!weight) return y;
   let sum = 0;
@@ -38,7 +38,7 @@ export function smoothed(y, weight) {
 }
 
 /**
- * Curves over one x, as a chart wants them: curves that have nothing at an x are joined over it.
+ * Curves over a common x, for a chart: curves without a value at an x are joined across it.
  * @param {{x: number[], y: (number | null)[]}[]} curves @returns {any[]}
  */
 export function aligned(curves) {
@@ -86,10 +86,10 @@ export function spread(curves) {
   return { x, low, mean, high };
 }
 
-/** Add points that came since to a series that was fetched. @param {any} series @param {any} point */
+/** Add a new point to a fetched series. @param {any} series @param {any} point */
 export function add(series, point) {
   const last = series.at.length - 1;
-  // What was logged while the series was fetched is in both.
+  // Points logged while the series was fetched are in both.
   if (last >= 0 && point.at <= series.at[last] && (point.step ?? null) <= (series.steps[last] ?? null)) return;
   series.values.push(point.value);
   series.steps.push(point.step ?? null);

@@ -1,4 +1,4 @@
-// The events of a run as they come. A page that is not seen lets go of its connection, and goes on from there later.
+// The live events of a run. A hidden page closes its connection, and resumes later.
 import { address } from "../api.js";
 
 const KINDS = ["state", "note", "rank", "checkpoint", "log", "metric", "progress", "end", "refused"];
@@ -20,7 +20,7 @@ export function follow(run, query, take, tell = () => {}) {
     source.onopen = () => tell(true);
     source.onerror = () => {
       tell(false);
-      // A browser gives up after an answer that is no stream; we do not.
+      // A browser gives up after a response that is not a stream; we retry.
       if (source && source.readyState === EventSource.CLOSED) {
         close();
         timer = setTimeout(open, 2000);

@@ -1,4 +1,4 @@
-// A job document as people write it. Pure.
+// A job document as YAML. Pure.
 
 /** @param {any} value @param {string} [indent] @returns {string} */
 export function asYaml(value, indent = "") {
@@ -18,7 +18,7 @@ export function asYaml(value, indent = "") {
     .join("\n");
 }
 
-/** Text of several lines that a block can hold as it is. @param {any} value */
+/** Multi-line text that a block scalar can hold unchanged. @param {any} value */
 const isBlock = (value) => typeof value === "string" && value.includes("\n") && /^[^\s\x00-\x1f][^\x00-\x09\x0b-\x1f\x7f]*$/.test(value) && !value.endsWith("\n\n");
 const isPlain = (value) => value === null || typeof value !== "object" || isEmpty(value);
 const isEmpty = (value) => typeof value === "object" && value !== null && Object.values(value).every((one) => one === null || isEmpty(one));

@@ -43,7 +43,7 @@ export function Code({ run }) {
 
 const path = (snapshot, name) => `/snapshots/${snapshot}/files/${name.split("/").map(encodeURIComponent).join("/")}`;
 
-/** Files of both, those that differ first. */
+/** Files of both runs, different ones first. */
 function listed(own, theirs) {
   if (!theirs) return own.map((one) => ({ ...one, change: "" }));
   const before = new Map(theirs.map((one) => [one.path, one]));

@@ -1,4 +1,4 @@
-// The files of a run, with a look into those that can be looked into.
+// The files of a run, with previews.
 import { html, useState } from "../view.js";
 import { address, getAll, useCall } from "../api.js";
 import { Empty } from "../parts/common.js";
@@ -28,6 +28,6 @@ export function Files({ run }) {
     </section>
     <section class="card preview">${file
       ? html`<div class="head"><h2 class="grow">${file.path}</h2><a href=${address(path)} download=${file.path.split("/").pop()}>Download, ${size(file.size)}</a></div><${Preview} key=${path + file.size} path=${path} name=${file.path} size=${file.size} />`
-      : html`<${Empty}>Choose a file to look into it.<//>`}</section>
+      : html`<${Empty}>Choose a file to preview it.<//>`}</section>
   </div>`;
 }

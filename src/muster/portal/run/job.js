@@ -1,4 +1,4 @@
-// What was submitted: the job, where it came from, what it ran in.
+// What was submitted: the job, its provenance, its environment.
 import { html } from "../view.js";
 import { get, request, useCall } from "../api.js";
 import { Copy, Facts } from "../parts/common.js";

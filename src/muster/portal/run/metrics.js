@@ -1,4 +1,4 @@
-// The metrics of a run as charts that grow. Only those that are seen are fetched and drawn.
+// The metrics of a run as live charts. Only visible ones are fetched and drawn.
 import { html, useEffect, useMemo, useRef, useState } from "../view.js";
 import { get, useCall } from "../api.js";
 import { setQuery, useHere } from "../router.js";
@@ -34,7 +34,7 @@ export function Metrics({ run, points, system = false, most = 0 }) {
   if (error) return html`<${Problem} error=${error} />`;
   if (!data) return null;
   const fitting = names.filter(([name]) => name.toLowerCase().includes(find.toLowerCase()));
-  // A curve has more than one point; where there is little room, single values are left to the list of last values.
+  // A curve has more than one point; in a compact view single values are only in the list of last values.
   const shown = most ? fitting.filter((one) => !isSingle(one)).slice(0, most) : fitting;
   if (!names.length) {
     if (most) return null;
@@ -69,7 +69,7 @@ function Controls({ look, find, count, system }) {
   </div>`;
 }
 
-/** A metric that was logged once, or once by each rank: its value, which says more than a chart with one point. */
+/** A metric that was logged once, or once by each rank: its value instead of a chart with one point. */
 function Single({ name, summaries }) {
   const show = (value) => (typeof value === "number" ? (/bytes(_per_s)?$/.test(name) ? size(value) : number(value)) : JSON.stringify(value, null, 1)?.slice(0, 4000));
   return html`<section class="card" data-metric=${name}>

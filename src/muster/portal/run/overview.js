@@ -1,4 +1,4 @@
-// What happened to a run, and what to do.
+// The overview of a run: what happened, and what to do.
 import { Fragment, html, useState } from "../view.js";
 import { mayChange, send } from "../api.js";
 import { Link } from "../router.js";
@@ -114,7 +114,7 @@ function LastValues({ run }) {
   </section>`;
 }
 
-/** The attempt as Slurm or Ray knows it. @param {{job: Schemas["QueueJob"]}} _ */
+/** The attempt's job in Slurm or Ray. @param {{job: Schemas["QueueJob"]}} _ */
 function QueueJob({ job }) {
   const used = job.usage;
   const link = /^https?:/.test(job.link || "") ? job.link : "";
