@@ -153,7 +153,7 @@ def _tracebacks(client: Client, view: dict[str, Any]) -> Iterator[str]:
     """Nobody is shown a stack of Muster's own code."""
     notes = [event.text for event, _ in client.stream(view["id"], follow=False) if event.kind == "note"]
     for text in (json.dumps(view), *notes):
-        if "Traceback (most recent" in text or "failed inside" in text:
+        if "Traceback (most recent" in text or "failed with an internal error" in text:
             yield f"a fault inside Muster is shown: {text[-300:]}"
 
 

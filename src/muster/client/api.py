@@ -161,7 +161,7 @@ class Client(Runs, Clusters, People, Tunnels, Notifications):
 def _unpack(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
     source = archive.extractfile(member) if member.isfile() and is_safe_path(member.name) else None
     if source is None:
-        raise MusterError(f"the archive holds {member.name!r}, which is no plain file below its folder")
+        raise MusterError(f"the archive holds {member.name!r}, which is not a plain file below its folder")
     target = folder / member.name
     target.parent.mkdir(parents=True, exist_ok=True)
     with source, target.open("wb") as out:

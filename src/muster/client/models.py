@@ -89,7 +89,9 @@ def registered(reference: str) -> ModelReference:
     """A reference to a registered model; raises JobError where it names files of a run."""
     found = parse(reference)
     if isinstance(found, RunPath):
-        raise JobError(f"{reference} is no registered model", "`muster model register NAME --path runs:/…` makes one.")
+        raise JobError(
+            f"{reference} is not a registered model", "`muster model register NAME --path runs:/…` makes one."
+        )
     return found
 
 

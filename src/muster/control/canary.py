@@ -42,7 +42,7 @@ def since(now: Seen, before: Seen) -> Seen:
 
 
 def together(found: list[Seen]) -> Seen:
-    """Several deployments as one; the slowest of them stands for all."""
+    """Several deployments combined; latency is that of the slowest."""
     return Seen(
         sum(item.requests for item in found),
         sum(item.failed for item in found),
@@ -51,7 +51,7 @@ def together(found: list[Seen]) -> Seen:
 
 
 def reason_to_step_back(canary: Seen, others: Seen, limits: Limits) -> str | None:
-    """Why the traffic goes back to the others; None where it stays."""
+    """Why the canary loses its traffic; None where it keeps it."""
     if canary.requests < limits.least_requests:
         return None
     if canary.failed_percent > others.failed_percent + limits.errors_percent:

@@ -41,11 +41,11 @@ def standing(wanted: Sequence[str], statuses: Mapping[str, str]) -> Standing:
     for item in map(parse, wanted):
         status = statuses.get(item.run)
         if status is None:
-            return Standing(never=f"{item.run}, which it was to follow, was removed")
+            return Standing(never=f"{item.run}, which it depends on, was removed")
         if status not in states.TERMINAL:
             pending.append(f"{item.run} ({status})")
         elif item.when == COMPLETED and status != states.COMPLETED:
-            return Standing(never=f"{item.run}, which it was to follow, ended as {status}")
+            return Standing(never=f"{item.run}, which it depends on, ended as {status}")
     if not pending:
         return Standing()
     more = f" and {len(pending) - 3} more" if len(pending) > 3 else ""

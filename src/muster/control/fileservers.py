@@ -1,4 +1,4 @@
-"""What happens next to a file server: the run that keeps it is started, started anew, or forgotten. Pure."""
+"""The next step of a file server: its run is started, restarted, or forgotten. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a recorded event of a run is, in the words of notifications, and how to say it. Pure."""
+"""Maps recorded events of runs to events of notifications, with their titles. Pure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def happening_of(event: StateChanged | Note, created_at: float) -> Happening | N
     if isinstance(event, Note):
         return events.NAN if is_noted([event.text]) else None
     if event.status == states.QUEUED:
-        # The first time it is queued is no news to whoever submitted it.
+        # The first time it is queued is not news to its submitter.
         return events.RETRIES if event.at > created_at else None
     return _STATES.get(event.status)
 

@@ -12,7 +12,7 @@ LEVELS = (NONE, SANDBOX)
 
 
 class Circumstances(NamedTuple):
-    """Where a job would run, and who asks for it."""
+    """Where a job would run, and who submits it."""
 
     compute: str
     is_shared: bool

@@ -21,7 +21,7 @@ class NodeView:
     """Its agent has said hello."""
     refused: bool = False
     leaving: bool = False
-    """It was asked to go."""
+    """It was asked to leave."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class RankView(states.RankEnd):
 
 @dataclass(frozen=True)
 class AttemptView:
-    """All that the decision looks at."""
+    """The input of the decision."""
 
     run_status: states.RunStatus
     nodes: Sequence[NodeView]

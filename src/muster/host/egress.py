@@ -29,7 +29,7 @@ class Fence:
         try:
             found = ipaddress.ip_address(address.partition("%")[0])
         except ValueError:
-            return f"{address!r} is no address of a network"
+            return f"{address!r} is not a network address"
         # The same address in another notation.
         mapped = getattr(found, "ipv4_mapped", None) or getattr(found, "sixtofour", None)
         return next((why for item in (found, mapped) if item is not None and (why := self._refusal(item))), "")
@@ -41,7 +41,7 @@ class Fence:
             return f"{found} is the server's own machine"
         if found.is_link_local:
             return f"{found} is an address of the server's own link, such as a cloud's metadata"
-        return f"{found} is no address of a single machine" if found.is_multicast else ""
+        return f"{found} is not the address of a single machine" if found.is_multicast else ""
 
 
 _current: ContextVar[Fence | None] = ContextVar("fence", default=None)

@@ -121,6 +121,6 @@ class Decoder:
             self._held.clear()
             most = PIECE_BYTES if kind in _STREAMED else _CONTROL_BYTES
             if kind not in _KINDS or length > most:
-                raise FrameError(f"{kind!r} with {length} bytes is no frame")
+                raise FrameError(f"{kind!r} with {length} bytes is not a valid frame")
             self._kind, self._left = kind, length
         return wanted

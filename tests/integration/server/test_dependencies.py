@@ -33,7 +33,7 @@ def test_a_run_whose_predecessor_fails_never_starts_unless_it_said_however(site:
     assert site.wait(anyhow)["status"] == "Completed"
     ended = site.wait(then)
     assert (ended["status"], ended["verdict"]["message"]) == (
-        "Canceled", f"it never started: {first}, which it was to follow, ended as Failed",
+        "Canceled", f"it never started: {first}, which it depends on, ended as Failed",
     )  # fmt: skip
     assert site.wait(last)["status"] == "Canceled"
     with pytest.raises(errors.JobError, match="has ended as Failed, so the job would never start"):

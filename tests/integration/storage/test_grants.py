@@ -90,9 +90,9 @@ def test_a_grant_opens_no_other_call(site: Site, storage: Storage, results: str)
     token = storage.grant(results, "write", True, 60).token
     connection = ServerConnection(Address(site.client.address.url))
     for path in ("/runs", "/secrets", "/datastores"):
-        with pytest.raises(AccessDenied, match="wants a token"):
+        with pytest.raises(AccessDenied, match="needs a token"):
             connection.request("GET", API + path, headers={GRANT_HEADER: token})
-        with pytest.raises(AccessDenied, match="wants a token"):
+        with pytest.raises(AccessDenied, match="needs a token"):
             connection.request("GET", API + path, query={"grant": token})
     connection.close()
 

@@ -85,7 +85,7 @@ def test_garbage_ends_its_own_tunnel_alone(running: Running) -> None:
     with closing(bad):
         while piece := _received(bad):
             said += piece
-    assert b"is no frame" in said
+    assert b"is not a valid frame" in said
     assert echoed(good, b"still here") == b"still here"
 
 

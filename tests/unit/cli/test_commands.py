@@ -334,7 +334,7 @@ def test_a_name_is_written_without_an_option() -> None:
     ("shares", "said"),
     [
         (["blue=90", "blue=10"], "blue is there twice"),
-        (["blue=1.5"], "blue=1.5: that is no share"),
+        (["blue=1.5"], "blue=1.5: that is not a percentage"),
         (["blue"], "NAME=VALUE"),
     ],
 )

@@ -14,11 +14,11 @@ from muster.job.explain import make_spec
     [
         (["a:completed"], {"a": "Completed"}, Standing()),
         (["a"], {"a": "Running"}, Standing(waits="waits for a (Running)")),
-        (["a"], {"a": "Failed"}, Standing(never="a, which it was to follow, ended as Failed")),
+        (["a"], {"a": "Failed"}, Standing(never="a, which it depends on, ended as Failed")),
         (["a:ended"], {"a": "Failed"}, Standing()),
         (["a:ended"], {"a": "Finalizing"}, Standing(waits="waits for a (Finalizing)")),
-        (["a"], {}, Standing(never="a, which it was to follow, was removed")),
-        (["a", "b"], {"a": "Queued", "b": "Canceled"}, Standing(never="b, which it was to follow, ended as Canceled")),
+        (["a"], {}, Standing(never="a, which it depends on, was removed")),
+        (["a", "b"], {"a": "Queued", "b": "Canceled"}, Standing(never="b, which it depends on, ended as Canceled")),
         (
             list("abcde"),
             dict.fromkeys("abcde", "Queued"),

@@ -1,4 +1,4 @@
-"""Stack dumps before processes are ended: each Python below a rank is asked to write its stacks to its log.
+"""Stack dumps before processes are ended: each Python below a rank writes its stacks to its log.
 
 Standard library only: it is part of the keeper. The answer comes from `muster.runtime.parts.stacks`, in a signal
 handler that works while the process hangs; a process without a handler would die of the signal, and is left alone.

@@ -132,7 +132,9 @@ def _ray_here() -> str:
 def _check_redis(address: str) -> None:
     host, _, port = address.rpartition(":")
     if address and not (host and port.isdecimal() and 0 < int(port) < 65536):
-        raise UserError(f"{address!r} is no address of a Redis.", "Give HOST:PORT, such as redis.internal:6379.")
+        raise UserError(
+            f"{address!r} is not the address of a Redis server.", "Give HOST:PORT, such as redis.internal:6379."
+        )
 
 
 def _start(setup: Setup, host: Host, folder: Path) -> None:

@@ -119,7 +119,7 @@ class _Writer(End):
         taken, _, rest = bytes(data).partition(b"\n")
         self._head += taken
         if len(self._head) > _HEAD_BYTES:
-            raise MusterError("what the node sends is no event file")
+            raise MusterError("what the node sends is not an event file")
         count = len(taken)
         if count < len(data) or rest:
             count += 1
@@ -133,7 +133,7 @@ class _Writer(End):
         try:
             head = from_json(PieceHead, json.loads(self._head))
         except (ValueError, WireError) as error:
-            raise MusterError(f"what the node sends is no event file: {error}") from error
+            raise MusterError(f"what the node sends is not an event file: {error}") from error
         self._head.clear()
         self._path = self._mirror.target(self._run, self._prefix + head.path)
         self._offset, self._left = head.offset, head.size

@@ -38,7 +38,7 @@ def parse_ports(text: str, services: Mapping[str, int] | None = None) -> Forward
     if not local:
         return Forwarded(number)
     if not local.isdigit() or int(local) > _MOST:
-        raise UserError(f"{local!r} is no port of this machine", f"Give a number from 0 (a free one) to {_MOST}.")
+        raise UserError(f"{local!r} is not a valid local port", f"Give a number from 0 (a free one) to {_MOST}.")
     return Forwarded(number, int(local))
 
 

@@ -36,7 +36,7 @@ def read_link(text: str) -> Link:
     address, _, rest = text.strip().partition("#")
     invite, _, fingerprint = rest.partition("&")
     if rest and not invite.startswith(INVITE_PREFIX):
-        raise UserError("what follows the # of the link is no invitation.", "Copy the whole link, in quotes.")
+        raise UserError("what follows the # of the link is not an invitation.", "Copy the whole link, in quotes.")
     return Link(server_url(address), invite, fingerprint or None)
 
 

@@ -84,7 +84,7 @@ class _Planning:
             place = (wish.content, node.host)
             self.asked.setdefault(place, node)
             self.waiting.setdefault(place, []).append(gang.run_id)
-        # A gang for which nodes have yet to come up asks for them while its environment is built on the others.
+        # A gang that needs more nodes to come up still requests them while its environment is built on the others.
         if chosen and (fits or not more_come):
             where = chosen[0].name + (f" and {len(chosen) - 1} more" if len(chosen) > 1 else "")
             self.held[gang.run_id] = f"waits for its environment {wish.label}, which is built on {where}"

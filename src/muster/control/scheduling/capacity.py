@@ -361,7 +361,7 @@ class Capacity:
         return lost
 
     def _move_gpus(self, part: Part, pool: Pool | None, taken: bool) -> None:
-        """GPUs belong to a host: whoever takes one takes it from every pool that offers it."""
+        """GPUs belong to a host: taking one removes it from every pool that offers it."""
         if (
             part.share == 1
             and taken

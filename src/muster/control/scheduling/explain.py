@@ -21,7 +21,7 @@ class Waiting:
 
     reason: str
     starts_at: float | None = None
-    """None: nobody can say."""
+    """None: unknown."""
 
 
 class Explanations:
@@ -158,7 +158,7 @@ def _on_one_machine(gang: Gang, capacity: Capacity) -> str:
     if lacks_part:
         of = f"{need.share:g} of a GPU"
         shortage = f"needs {of}" if parts == 1 else f"needs {parts} × {of}"
-        return f"{shortage}; {len(pool.free_gpus)} of {len(pool.gpus)} are free, and of no other is enough left{rest}"
+        return f"{shortage}; {len(pool.free_gpus)} of {len(pool.gpus)} are free, and no other has enough left{rest}"
     if lacks_gpus:
         return f"needs {share * parts} GPUs; {len(pool.free_gpus)} of {len(pool.gpus)} are free{rest}"
     free = max(0, pool.cpus - pool.ranks)
@@ -167,7 +167,7 @@ def _on_one_machine(gang: Gang, capacity: Capacity) -> str:
 
 
 def _overtaking_note(head: Head, capacity: Capacity, passed: Passed, now: float) -> str:
-    """How often it was passed over, and when it starts at the latest if that goes on for as long as it may."""
+    """How often it was passed over, and when it starts at the latest even if that continues as long as it may."""
     if not passed.times:
         return ""
     often = {1: "once", 2: "twice"}.get(passed.times, f"{passed.times:,} times")

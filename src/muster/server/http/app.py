@@ -292,13 +292,13 @@ async def _error_response(request: Request, error: Exception) -> JSONResponse:
         return _answer(error.status_code, "not_found", f"{request.method} {request.url.path}: {error.detail}")
     if isinstance(error, _REJECTED):
         log.warning("%s %s: %s", request.method, request.url.path, error)
-        message = f"the request holds a value that cannot be kept or looked for ({type(error).__name__})"
+        message = f"the request contains a value that cannot be stored or searched for ({type(error).__name__})"
         return _answer(422, errors.JobError.code, message, "Numbers have at most 64 bits, text is valid Unicode.")
     if isinstance(error, OSError):
         log.error("storage: %s", error)
         return _answer(507, "storage", f"the server's storage failed: {error}", _storage_hint(error))
     log.error("%s %s", request.method, request.url.path, exc_info=error)
-    message = f"the server failed inside ({type(error).__name__})"
+    message = f"the server failed with an internal error ({type(error).__name__})"
     return _answer(500, "fault", message, "server.log in the workspace has more.")
 
 

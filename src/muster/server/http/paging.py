@@ -111,7 +111,7 @@ def _decode(which: int, text: str) -> Key:
         found = None
     if not isinstance(found, list) or len(found) < 2 or not all(_is_part(part) for part in found):
         raise errors.JobError(
-            f"{text[:80]!r} is no cursor of a list", "Take the `Link` header of the last page as it came."
+            f"{text[:80]!r} is not a cursor of a list", "Take the `Link` header of the last page as it came."
         )
     if found[0] != which:
         raise foreign_cursor()

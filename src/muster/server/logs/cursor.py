@@ -51,7 +51,7 @@ class Cursor:
         except (ValueError, TypeError, binascii.Error, RecursionError):
             pass
         raise errors.JobError(
-            f"{text[:80]!r} is no cursor of a stream",
+            f"{text[:80]!r} is not a cursor of a stream",
             "Send the last `id:` back as it came; without a cursor the stream begins at its beginning.",
         ) from None
 

@@ -30,7 +30,7 @@ class Matcher:
         if problem:
             self.close()
             raise errors.JobError(
-                f"{pattern!r} is no regular expression: {problem.decode()}",
+                f"{pattern!r} is not a regular expression: {problem.decode()}",
                 r"Put a backslash before . [ ( * + ? that stand for themselves.",
             )
 

@@ -136,7 +136,9 @@ async def deliveries(node: str, request: Request, context: Context, caller: Call
                 lambda t: _record_delivery(context, t, node, events, parse, held, singly=True)
             )
     if unreadable or refused:
-        unreadable += [UnreadableEvent(run, number, "stream", f"{name!r} is no name") for run, number, name in refused]
+        unreadable += [
+            UnreadableEvent(run, number, "stream", f"{name!r} is not a valid name") for run, number, name in refused
+        ]
         await context.database.write(lambda t: _note_unreadable(t, node, unreadable))
     changed = {chunk.run for chunk in chunks} | {event.run for event in unreadable}
     if changed:

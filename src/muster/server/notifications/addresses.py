@@ -36,7 +36,7 @@ class Target:
 
     @property
     def shown(self) -> str:
-        """The address without its secret part: whoever knows that can post there."""
+        """The address without its secret part, which is enough to post there."""
         if self.kind == "mail":
             return self.address
         parts = urlsplit(self.address)

@@ -1,4 +1,4 @@
-"""Notifications: receivers, tests of them, and who is told of one run."""
+"""Notifications: receivers, tests of them, and watches of one run."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def remove_receiver(name: str, context: ContextOf, caller: CallerOf) -> Re
 
 @router.post("/notifications/{name}/test", dependencies=[needs(Action.NOTIFY, asks_owner=True)])
 async def test_receiver(name: str, context: ContextOf, caller: CallerOf) -> TestedReceiver:
-    """Send a receiver something now, and say what came of it."""
+    """Send a receiver a test now, and return the outcome."""
     row = await context.database.read(lambda c: subscriptions.find(c, name))
     require(caller, Action.NOTIFY, row.owner, f"the receiver {name}")
     return await delivery.test(context, name)
@@ -50,14 +50,14 @@ async def test_receiver(name: str, context: ContextOf, caller: CallerOf) -> Test
 
 @router.get("/runs/{ref}/notifications")
 async def list_watches(run: ReadRun, context: ContextOf, caller: CallerOf, page: PageOf) -> list[ReceiverView]:
-    """Who is told of this run in particular."""
+    """The receivers that are notified about this run in particular."""
     found = await context.database.read(lambda c: subscriptions.listing(c, caller, run))
     return page.of(found, lambda item: (item.created_at, item.address))
 
 
 @router.post("/runs/{ref}/notifications", status_code=201, dependencies=[needs(Action.NOTIFY, asks_owner=True)])
 async def watch_run(ref: str, body: NewWatch, context: ContextOf, caller: CallerOf) -> ReceiverView:
-    """Have somebody told of this run: a receiver by name, or an address."""
+    """Notify somebody about this run: a receiver by name, or an address."""
 
     def work(transaction: Transaction) -> ReceiverView:
         run = find_run(transaction, ref)

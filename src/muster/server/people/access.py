@@ -131,7 +131,7 @@ class Tokens:
         kind, _, token = (authorization or "").partition(" ")
         if kind.lower() != "bearer" or not token:
             raise errors.AccessDenied(
-                "this server wants a token and none was sent",
+                "this server needs a token and none was sent",
                 "Set MUSTER_TOKEN (or MUSTER_TOKEN_FILE), or `muster login URL`; "
                 "`muster up --print-token` shows the owner's.",
             )

@@ -72,7 +72,7 @@ async def change_person(name: str, body: PersonChanges, context: ContextOf) -> P
 
 @router.delete("/people/{name}", status_code=204, dependencies=[needs(Action.MANAGE_PEOPLE)])
 async def remove_person(name: str, context: ContextOf) -> Response:
-    """Remove somebody with their tokens; what they made stays, and so nobody else gets the name."""
+    """Remove somebody with their tokens; what they made stays, so nobody else gets the name."""
     audit.about(detail="remove")
 
     def work(transaction: Transaction) -> None:
@@ -85,7 +85,7 @@ async def remove_person(name: str, context: ContextOf) -> Response:
 
 @router.post("/people/{name}/invite", status_code=201, dependencies=[needs(Action.MANAGE_PEOPLE)])
 async def invite_person(name: str, body: NewInvite, context: ContextOf) -> Invitation:
-    """An invitation, which is exchanged once for a token; it is seen only now."""
+    """Create an invitation, which can be exchanged once for a token; it is shown only now."""
     audit.about(detail="invite")
     made = await context.database.write(lambda t: tokens.invite(context.tokens, t, name, body))
     return Invitation(**vars(made), fingerprint=context.fingerprint)
@@ -93,7 +93,7 @@ async def invite_person(name: str, body: NewInvite, context: ContextOf) -> Invit
 
 @router.post("/join", status_code=201)
 async def join(body: Join, context: ContextOf) -> IssuedToken:
-    """Exchange an invitation for a token of one's own; asks for no token."""
+    """Exchange an invitation for a token; needs no token."""
     deed = audit.CURRENT.get() or audit.Deed(None, "")
 
     def work(transaction: Transaction) -> IssuedToken:
@@ -108,13 +108,13 @@ async def join(body: Join, context: ContextOf) -> IssuedToken:
 
 @router.get("/sso")
 async def show_sso(context: ContextOf) -> SsoView:
-    """Where people sign on; asks for no token."""
+    """The sign-on service; needs no token."""
     return _sso(context).config.view
 
 
 @router.post("/sso", status_code=201)
 async def sign_on(body: SsoLogin, context: ContextOf) -> IssuedToken:
-    """Exchange an ID token of the sign-on service for a token; asks for none."""
+    """Exchange an ID token of the sign-on service for a token; needs no token."""
     state = _sso(context)
     found = await asyncio.to_thread(state.identify, body.id_token)
     return await signing_on.let_in(context, state, found, body.label)
@@ -137,14 +137,14 @@ async def list_tokens(context: ContextOf, caller: CallerOf, page: PageOf, everyb
 
 @router.post("/tokens", status_code=201, dependencies=[needs(Action.MANAGE_TOKEN, asks_owner=True)])
 async def create_token(body: NewToken, context: ContextOf, caller: CallerOf) -> IssuedToken:
-    """A token, which is seen only now."""
+    """Create a token, which is shown only now."""
     audit.about(body.person or caller.subject, f"create {body.label!r}")
     return await context.database.write(lambda t: tokens.create(context.tokens, t, body, caller))
 
 
 @router.post("/tokens/{token_id}/rotate", dependencies=[needs(Action.MANAGE_TOKEN, asks_owner=True)])
 async def rotate_token(token_id: str, context: ContextOf, caller: CallerOf) -> IssuedToken:
-    """Another token in the place of one, which ends at once."""
+    """Replace a token, which ends at once, by a new one."""
     audit.about(detail="rotate")
     return await context.database.write(lambda t: tokens.rotate(context.tokens, t, token_id, caller))
 

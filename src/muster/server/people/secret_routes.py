@@ -1,4 +1,4 @@
-"""Secrets: set, list by name, remove. No call gives a value back."""
+"""Secrets: set, list by name, remove. No call returns a value."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def list_secrets(context: ContextOf, page: PageOf) -> list[SecretView]:
 
 @router.put("/{name}", status_code=201, dependencies=[needs(Action.SET_SECRET, asks_owner=True)])
 async def put_secret(name: str, body: NewSecret, context: ContextOf, caller: CallerOf) -> SecretView:
-    """Set a secret, or set it again."""
+    """Set or replace a secret."""
     return await context.database.write(lambda t: secrets.put(context, t, name, body, caller))
 
 

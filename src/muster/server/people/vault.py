@@ -138,7 +138,7 @@ def _key(text: str, where: str) -> bytes:
         key = b""
     if len(key) < _KEY_BYTES:
         raise errors.UserError(
-            f"{where} is no key: {_KEY_BYTES} bytes in base64 are wanted",
+            f"{where} is not a key: {_KEY_BYTES} bytes in base64 are needed",
             "Make one: head -c 32 /dev/urandom | base64",
         )
     return key

@@ -59,7 +59,7 @@ _STATUS: dict[str, RunStatus] = {COMPLETED: states.COMPLETED, CANCELLED: states.
 
 
 def begin(context: Context, transaction: Transaction, start: Start, to_come: bool = False) -> list[tuple[str, str]]:
-    """Give a queued run its nodes (with `to_come` an engine still has to bring them): returns them, with their cluster.
+    """Give a queued run its nodes (with `to_come` an engine still has to start them); returns them, with their cluster.
 
     It is a new attempt, ordered on each of them.
     """

@@ -152,7 +152,8 @@ def forget(transaction: Transaction, ref: str) -> str:
     model = transaction.execute(select(tables.models).where(*here)).first()
     if model is not None:
         raise errors.Conflict(
-            f"the model {model.name}:{model.version} lies in the run {row.id}", "It stays with the model."
+            f"the model {model.name}:{model.version} is stored in the run {row.id}",
+            "The run cannot be removed while the model exists.",
         )
     for table in _PARTS:
         transaction.execute(delete(table).where(table.c.run_id == row.id))

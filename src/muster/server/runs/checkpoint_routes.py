@@ -52,7 +52,7 @@ async def show(node: NodeOf, checkpoint: int, run: str, context: ContextOf) -> l
 async def get_file(
     node: NodeOf, checkpoint: int, part: int, path: str, run: str, request: Request, context: ContextOf
 ) -> Response:
-    """The bytes of one of its files; a range may be asked for."""
+    """The bytes of one of its files; supports byte ranges."""
     found = await context.database.read(lambda c: checkpoints.find(c, run, node, checkpoint))
     row = next((item for item in found.parts if item.id == part), None)
     if row is None:

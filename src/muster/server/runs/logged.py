@@ -62,7 +62,7 @@ Logged = MetricPoint | Tag | Param | Progress | LoggedModel | Lost
 
 
 def read_line(line: bytes, attempt: int, source: str) -> Logged | None:
-    """The parsed line; None for one that is no event, since scripts may write there too. Raises Unusable."""
+    """The parsed line; None for one that is not an event, since scripts may write there too. Raises Unusable."""
     try:
         item = json.loads(line)
     except RecursionError:
@@ -159,7 +159,7 @@ def _model(item: Mapping[str, Json], name: str) -> LoggedModel:
 def _mapping(item: Mapping[str, Json], part: str) -> Mapping[str, Json]:
     given = value(item.get(part) or {})
     if not isinstance(given, Mapping):
-        raise Unusable(f"the {part} of a model are no mapping")
+        raise Unusable(f"the {part} of a model are not a mapping")
     return given
 
 

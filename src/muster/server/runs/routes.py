@@ -206,7 +206,7 @@ async def log_metrics(run: LogToRun, body: MetricReports, context: ContextOf) ->
 
 @router.get("/{ref}/files")
 async def files(run: ReadRun, context: ContextOf, page: PageOf, checkpoints: bool = False) -> list[FileView]:
-    """The run's files by name; those of its checkpoints where they are asked for."""
+    """The run's files by name, on request with those of its checkpoints."""
     found = await context.database.read(lambda c: views.files_of(context, c, run, checkpoints))
     chosen = page.of(found, lambda file: (file.path, file.attempt))
     return [FileView(file.path, file.size, file.sha256, file.attempt) for file in chosen]
@@ -214,7 +214,7 @@ async def files(run: ReadRun, context: ContextOf, page: PageOf, checkpoints: boo
 
 @router.get("/{ref}/files/{path:path}")
 async def download(run: ReadRun, path: str, request: Request, context: ContextOf) -> Response:
-    """One file of a run; a byte range may be asked for."""
+    """One file of a run; supports byte ranges."""
     found = await context.database.read(lambda c: views.files_of(context, c, run, path.startswith("checkpoints/")))
     file = next((file for file in found if file.path == path), None)
     if file is None:

@@ -25,7 +25,7 @@ def read_size(text: str) -> int:
     """A size in bytes: `500GB`, `2 TB`, `64GiB`; a plain number is one of gigabytes."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"size: {text!r} is no size; write it as 500GB, 2TB or 64GiB")
+        raise ValueError(f"size: {text!r} is not a size; write it as 500GB, 2TB or 64GiB")
     factor = _FACTORS[match[2].upper()[:1] or "G"]
     return int(float(match[1]) * (1024 if "i" in match[2].lower() else 1000) ** factor)
 
@@ -45,7 +45,7 @@ def check_clients(clients: str) -> None:
     try:
         network = ipaddress.ip_network(clients, strict=False)
     except ValueError:
-        raise ValueError(f"clients: {clients!r} is no network; write it as 10.1.0.0/16") from None
+        raise ValueError(f"clients: {clients!r} is not a network; write it as 10.1.0.0/16") from None
     if not network.is_private or network.prefixlen == 0:
         raise ValueError(
             f"clients: {clients} is not a private network, and NFS neither encrypts nor asks for a password; "

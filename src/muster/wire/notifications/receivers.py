@@ -20,7 +20,7 @@ def _check(when: tuple[str, ...], quiet_s: float) -> None:
     if not when:
         raise ValueError(f"when is empty: use some of {', '.join(CHOICES)}")
     if (word := unknown(when)) is not None:
-        raise ValueError(f"when: {word[:80]!r} is no event: use some of {', '.join(CHOICES)}")
+        raise ValueError(f"when: {word[:80]!r} is not an event: use some of {', '.join(CHOICES)}")
     check_range("quiet_s", quiet_s, LEAST_QUIET_S, MOST_QUIET_S)
 
 

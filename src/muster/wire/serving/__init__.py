@@ -1,1 +1,1 @@
-"""What is served: endpoints, their deployments, and what their runs report."""
+"""Endpoints, their deployments, and the reports of their runs."""

@@ -1,4 +1,4 @@
-"""Batch endpoints: deployments that score data each time they are asked, as a run that ends."""
+"""Batch endpoints: deployments that score data on request, each time as a run that ends."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ OutputAction = Literal["append_row", "per_file", "summary_only"]
 OUTPUT_ACTIONS: tuple[OutputAction, ...] = ("append_row", "per_file", "summary_only")
 DataType = Literal["uri_file", "uri_folder"]
 ENDPOINT_TAG, DEPLOYMENT_TAG = "batch_endpoint", "batch_deployment"
-"""The tags of the runs that batch endpoints made."""
+"""The tags of runs of batch endpoints."""
 
 _MOST_RETRIES, _MOST_S, _MOST_ITEMS, _MOST_NODES, _MOST_PROCS = 1000, 259_200, 10**9, 100_000, 1024
 
 
 def check_output_file(name: str) -> None:
-    """Refuse what is no file name."""
+    """Refuse what is not a file name."""
     if PurePosixPath(name).name != name or name.startswith("."):
-        raise ValueError(f"output_file {name!r} is no file name: use one such as predictions.csv")
+        raise ValueError(f"output_file {name!r} is not a file name: use one such as predictions.csv")
 
 
 @wire
 class BatchSettings:
-    """How a model is run over data; `muster.scoring.batch` gets the same fields under the same names."""
+    """How a model is applied to data; `muster.scoring.batch` gets the same fields."""
 
     script: str = ""
     arguments: tuple[str, ...] = ()
@@ -76,15 +76,15 @@ class BatchEndpointChanges:
 
 @wire
 class NewBatchDeployment:
-    """The body of `PUT batch-endpoints/NAME/deployments/DEPLOYMENT`: made, or replaced for the runs to come."""
+    """The body of `PUT batch-endpoints/NAME/deployments/DEPLOYMENT`: created, or replaced for future runs."""
 
     submission: Submission
-    """The job of its runs without their data; the key is the server's business."""
+    """The job of its runs without their data; the server chooses the key."""
     settings: BatchSettings = field(default_factory=BatchSettings)
     description: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
     set_default: bool = False
-    """Whether requests that name no deployment go there from now on; the first deployment always is the default."""
+    """Whether it becomes the default deployment; the first deployment always does."""
 
 
 @wire
@@ -126,7 +126,7 @@ class BatchEndpointView:
 
 @wire
 class BatchRequest:
-    """The body of `POST batch-endpoints/NAME/invoke`: what is scored, and what is other than the deployment says."""
+    """The body of `POST batch-endpoints/NAME/invoke`: what is scored, and overrides of the deployment's settings."""
 
     key: str
     """The same key again is the same run."""

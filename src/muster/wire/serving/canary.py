@@ -1,4 +1,4 @@
-"""A deployment on trial: how it is watched, and what came of it."""
+"""A canary: how it is judged, and the outcome."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ CanaryState = Literal["watching", "stepped back"]
 
 @wire
 class CanaryRules:
-    """Which deployment is on trial, and how much worse than the others it may do before its traffic goes back."""
+    """Which deployment is the canary, and how much worse than the others it may do before it loses its traffic."""
 
     deployment: str
     errors_percent: float = 2.0
-    """So many more of a hundred requests may fail."""
+    """Its error rate may be higher by so many percentage points."""
     slower: float = 2.0
-    """So many times the others' 95th percentile may its own be."""
+    """Its 95th percentile may be so many times that of the others."""
     least_requests: int = 20
-    """As many it gets before it is judged."""
+    """With fewer requests it is not judged."""
 
     def __post_init__(self) -> None:
         check_range("errors_percent", self.errors_percent, 0, 100)
@@ -30,7 +30,7 @@ class CanaryRules:
 
 @wire
 class Counted:
-    """Requests to a deployment when the trial began."""
+    """Requests to a deployment when the canary began."""
 
     requests: int = 0
     failed: int = 0
@@ -38,14 +38,14 @@ class Counted:
 
 @wire
 class CanaryView:
-    """A trial."""
+    """A canary and its state."""
 
     rules: CanaryRules
     state: CanaryState
     before: Mapping[str, int]
-    """The traffic that it goes back to."""
+    """The traffic before, which is restored if it fails."""
     counted: Mapping[str, Counted]
     began_at: float
     ended_at: float | None = None
     why: str | None = None
-    """Why the traffic went back."""
+    """Why it lost its traffic."""

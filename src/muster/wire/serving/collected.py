@@ -1,4 +1,4 @@
-"""What replicas keep of requests and answers, on its way to the workspace."""
+"""Requests and responses that replicas collect, uploaded to the workspace."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _MOST_CHARACTERS = 4 << 20
 
 @wire
 class CollectedFile:
-    """The body of `POST runs/RUN/serving/collected`: a file of JSON lines, as large as it is by now."""
+    """The body of `POST runs/RUN/serving/collected`: a file of JSON lines, with its content so far."""
 
     file_id: str
     """The same id again is the same file."""
     collection: str
     date: str
-    """The folders that it lies in, as deep as `rolling_rate` says."""
+    """Its folders by date, as deep as `rolling_rate` says."""
     lines: tuple[str, ...]
 
     def __post_init__(self) -> None:

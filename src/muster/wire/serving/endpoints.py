@@ -1,4 +1,4 @@
-"""Endpoints: what is created and deployed, what clients see; what runs of endpoints and the server tell each other."""
+"""Endpoints: requests, views for clients, and messages between runs of endpoints and the server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST_MIRRORED = 50
 
 
 def check_host(host: str | None) -> None:
-    """Refuse what no node can listen on."""
+    """Refuse a host that no node can listen on."""
     try:
         if host is not None and not _HOST_NAME.fullmatch(host):
             ipaddress.ip_address(host)
@@ -38,7 +38,7 @@ def check_endpoint_name(name: str) -> None:
 
 
 def check_traffic(traffic: Mapping[str, int]) -> None:
-    """Refuse shares that are none, or that are not all of the traffic or nothing."""
+    """Refuse invalid shares, and shares that do not add up to 100 or 0."""
     for share in traffic.values():
         check_range("a deployment's share of the traffic", share, 0, 100)
     if sum(traffic.values()) not in (0, 100):
@@ -56,7 +56,7 @@ def check_mirror(mirror: Mapping[str, int]) -> None:
 _MOST_ASKED = 1 << 20
 _MOST_PEM = 64 << 10
 _HOST_NAME = re.compile(r"([A-Za-z0-9-]+\.)*(?=[0-9-]*[A-Za-z])[A-Za-z0-9-]{1,63}")
-"""Its last part has a letter: one of digits alone is no name but a mistyped address."""
+"""Its last part has a letter: one of only digits would be a mistyped address."""
 
 
 @wire
@@ -75,9 +75,9 @@ class NewEndpoint:
     port: int = 0
     """0: one that is free, which the endpoint then keeps."""
     tls: bool = False
-    """With a certificate by an authority of the endpoint's own, unless one is given."""
+    """Use TLS; with a certificate of the endpoint's own authority, unless one is given."""
     certificate: str | None = None
-    """As PEM, with those that lead to its authority."""
+    """As PEM, with its chain."""
     private_key: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -99,7 +99,7 @@ class EndpointChanges:
     traffic: Mapping[str, int] | None = field(default=None, metadata=OMIT)
     mirror_traffic: Mapping[str, int] | None = field(default=None, metadata=OMIT)
     canary: CanaryRules | None = field(default=None, metadata=OMIT)
-    """With `traffic`: a deployment that is watched, and gives its share back where it does worse than the others."""
+    """With `traffic`: a deployment that is judged, and loses its share where it does worse than the others."""
 
     def __post_init__(self) -> None:
         if self.canary is not None and not self.traffic:
@@ -110,14 +110,14 @@ class EndpointChanges:
 
 @wire
 class RequestLimits:
-    """How requests to a deployment are taken."""
+    """Limits of requests to a deployment."""
 
     timeout_ms: int = 5000
     concurrency: int = 1
     """Requests that one replica gets at once."""
     queue_wait_ms: int = 500
     idempotent: bool = False
-    """Whether a request may be run once more after the replica that had it died."""
+    """Whether a request may be repeated after its replica died."""
 
     def __post_init__(self) -> None:
         check_range("request_timeout_ms", self.timeout_ms, 1, 3_600_000)
@@ -127,16 +127,16 @@ class RequestLimits:
 
 @wire
 class NewDeployment:
-    """The body of `PUT endpoints/NAME/deployments/DEPLOYMENT`: made, or replaced without a lost request."""
+    """The body of `PUT endpoints/NAME/deployments/DEPLOYMENT`: created, or replaced without losing a request."""
 
     submission: Submission
-    """The job of its runs; the key is the server's business."""
+    """The job of its runs; the server chooses the key."""
     limits: RequestLimits = field(default_factory=RequestLimits)
     instances: int = 1
-    """Replicas, at the least; with 0 the last one ends when nobody asks, and the next request starts one."""
+    """The least number of replicas; with 0 the last one ends without requests, and the next request starts one."""
     max_instances: int = 1
     nodes: int = 1
-    """Replicas are shared out evenly between so many nodes, each a run of its own."""
+    """Replicas are distributed evenly over so many nodes, each a run of its own."""
     description: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
     all_traffic: bool = False
@@ -154,7 +154,7 @@ class NewDeployment:
 
 @wire
 class ServingFigures:
-    """What one deployment did: times are of the last minute, counts of the process's life."""
+    """Figures of one deployment: latencies of the last minute, counts since the process started."""
 
     deployment: str
     requests: int = 0
@@ -166,7 +166,7 @@ class ServingFigures:
     p99_ms: float = 0.0
     queue_p95_ms: float = 0.0
     batch_mean: float = 0.0
-    """Requests that the model got together, on average."""
+    """The average batch size of the model."""
     busy: float = 0.0
     """The share of their time that replicas worked."""
     in_flight: int = 0
@@ -187,7 +187,7 @@ class DeploymentView:
     revision: int
     """How often it was deployed."""
     run: str | None
-    """The run that answers; where none does the one that is to."""
+    """The run that answers; where none does, the one that is starting."""
     model: str | None
     """What that run serves."""
     instances: int
@@ -198,17 +198,17 @@ class DeploymentView:
     description: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
     why: str | None = None
-    """What went wrong, in the words of the run's verdict."""
+    """What went wrong, from the run's verdict."""
     serving_revision: int | None = None
-    """The revision that answers; after an update that failed the one before it."""
+    """The revision that answers; after a failed update the previous one."""
     newest_run: str | None = None
     """The run of the newest revision."""
     created_at: float = 0.0
     updated_at: float = 0.0
     requests: ServingFigures | None = None
-    """As the front door saw them."""
+    """Figures of the front door."""
     replicas: ServingFigures | None = None
-    """As the model saw them."""
+    """Figures of the replicas."""
     nodes: int = 1
     runs: tuple[str, ...] = ()
     """All runs of the revision that is shown, one for each node."""
@@ -220,7 +220,7 @@ class DeploymentView:
 
     @property
     def has_failed(self) -> bool:
-        """Whether the newest revision does not come up, whatever goes on to answer."""
+        """Whether the newest revision failed, even if an older one still answers."""
         return self.state in ("failed", "stopped") or (self.state == "serving" and not self.has_come_up)
 
 
@@ -250,12 +250,12 @@ class EndpointView:
     updated_at: float
     canary: CanaryView | None = None
     certificate: str | None = None
-    """What clients trust, as PEM, where the address is one of https."""
+    """The certificate that clients must trust, as PEM, for https."""
 
 
 @wire
 class EndpointKeys:
-    """What opens an endpoint: its two keys, or a token."""
+    """The credentials of an endpoint: its two keys, or a token."""
 
     auth_mode: AuthMode
     primary: str | None = field(default=None, repr=False)
@@ -266,14 +266,14 @@ class EndpointKeys:
 
 @wire
 class NewEndpointKey:
-    """The body of `POST endpoints/NAME/keys`: which key is made anew; for tokens all that were handed out end."""
+    """The body of `POST endpoints/NAME/keys`: which key is regenerated; for tokens all issued ones end."""
 
     kind: KeyKind = "primary"
 
 
 @wire
 class EndpointRequest:
-    """The body of `POST endpoints/NAME/invoke`: a request that the server passes on, with the endpoint's own key."""
+    """The body of `POST endpoints/NAME/invoke`: a request that the server forwards with the endpoint's own key."""
 
     body: str
     deployment: str | None = None
@@ -285,15 +285,15 @@ class EndpointRequest:
 
 @wire
 class EndpointAnswer:
-    """What an endpoint answered."""
+    """The response of an endpoint."""
 
     status: int
     body: str
-    """As text; what is longer than a megabyte is cut."""
+    """As text, cut after a megabyte."""
     seconds: float
 
 
-# What runs of endpoints and the server tell each other
+# Between runs of endpoints and the server
 
 
 @wire
@@ -306,15 +306,15 @@ class ReplicaReport:
 
 @wire
 class ServingReport:
-    """The body of `POST runs/RUN/serving`: where a run's replicas or its front door are, and what they do."""
+    """The body of `POST runs/RUN/serving`: addresses and figures of a run's replicas or its front door."""
 
     attempt: int
     port: int | None = None
     """Of the front door."""
     replicas: tuple[ReplicaReport, ...] | None = None
-    """None where the run has not started them."""
+    """None: the run has not started them."""
     seen: int = 0
-    """The table that the front door goes by."""
+    """The version of the table that the front door uses."""
     open: Mapping[str, int] = field(default_factory=dict)
     """Requests inside replicas, by the replica's address."""
     figures: tuple[ServingFigures, ...] = ()
@@ -322,7 +322,7 @@ class ServingReport:
 
 @wire
 class ServingOrders:
-    """What a run of an endpoint must know."""
+    """Orders for a run of an endpoint."""
 
     key: str = field(repr=False)
     host: str
@@ -339,7 +339,7 @@ class Backend:
     ready: bool
     key: str = field(repr=False)
     gone: bool = False
-    """Its node is lost, or its run is between two attempts: nobody answers there any more."""
+    """Its node is lost, or its run is between two attempts: it does not answer any more."""
 
 
 @wire
@@ -355,12 +355,12 @@ class Route:
     idempotent: bool
     backends: tuple[Backend, ...]
     sleeps: bool = False
-    """Without requests it has no replica, and the next one starts it."""
+    """It has no replica while there are no requests; the next request starts one."""
 
 
 @wire
 class RouteTable:
-    """All that the front door of an endpoint knows."""
+    """The routing table of an endpoint's front door."""
 
     version: int
     endpoint: str
@@ -370,7 +370,7 @@ class RouteTable:
     token_key: str = field(repr=False)
     deployments: tuple[Route, ...] = ()
     public: bool = False
-    """`host` was asked for: the front door answers there from outside of its cluster's subnet too."""
+    """`host` was requested: the front door accepts connections from outside of its cluster's subnet too."""
     certificate: str = ""
-    """Empty: the front door speaks plain HTTP."""
+    """Empty: the front door uses plain HTTP."""
     private_key: str = field(default="", repr=False)

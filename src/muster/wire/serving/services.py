@@ -1,4 +1,4 @@
-"""Runs that do not end by themselves: they answer requests until they are cancelled."""
+"""Services: runs that answer requests until they are cancelled."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def serves(command: Json) -> bool:
     """
     if isinstance(command, str) or not isinstance(command, Sequence):
         return False
-    # Options of Python may stand before the module.
+    # Options of Python may come before the module.
     head = [str(word) for word in command[1:4]]
     return any(pair in (("-m", SERVE), ("-m", DOOR), ("-m", FILE_SERVER)) for pair in pairwise(head))
 
 
 def shown_command(command: Sequence[str]) -> Sequence[str]:
-    """A command without the settings that Muster handed to its own program as one long argument."""
+    """A command without the long JSON argument with settings of Muster's own programs."""
     return [*command[:3], "…"] if serves(list(command)) and len(command) > 3 else command

@@ -72,4 +72,4 @@ def test_what_the_engine_said_last_is_one_line(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_bytes(b"one\n\ntwo\nthree\nfour\n")
     assert keeper.said_last(str(log)) == "two | three | four"
-    assert keeper.said_last(os.devnull) == "it said nothing"
+    assert keeper.said_last(os.devnull) == "it printed nothing"

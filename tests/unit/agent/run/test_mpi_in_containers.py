@@ -44,7 +44,7 @@ def test_an_image_that_has_mpiexec_alone_runs_that() -> None:
     ("said", "library", "words"),
     [
         (OPEN_MPI_4, "MPICH Version:      4.2.0", "mpi4py of the image box:1 loads MPICH 4.2.0"),
-        ("something else", "", "/usr/bin/mpirun is no MPI that Muster knows ('something else')"),
+        ("something else", "", "/usr/bin/mpirun is not an MPI that Muster supports ('something else')"),
     ],
 )
 def test_an_images_mpirun_that_fits_nothing_is_refused(said: str, library: str, words: str) -> None:

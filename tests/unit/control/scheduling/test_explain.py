@@ -104,7 +104,7 @@ def test_parts_of_gpus_are_named_as_such():
     held = running("x", nodes[0], gpus=("0",), share=0.75)
     said = explained([gang("a", share=0.5)], capacity(nodes, held)).of("a")
     assert said.reason.startswith(
-        "needs 0.5 of a GPU; 0 of 1 are free, and of no other is enough left, the rest is held by x"
+        "needs 0.5 of a GPU; 0 of 1 are free, and no other has enough left, the rest is held by x"
     )
     own = cluster(1, cpus=8, gpus=1)
     held = running("x", own[0], gpus=("0",), share=0.75)

@@ -63,7 +63,7 @@ def test_a_request_changes_what_it_names() -> None:
     ("fields", "said"),
     [
         ({"mini_batch_size": -1}, "mini_batch_size -1 is out of range"),
-        ({"output_file": "../p.csv"}, "is no file name"),
+        ({"output_file": "../p.csv"}, "is not a file name"),
         ({"timeout_s": 0.0}, "timeout_s"),
         ({"error_threshold": -2}, "error_threshold"),
     ],

@@ -59,7 +59,7 @@ def test_a_key_comes_from_the_environment_a_file_or_a_command(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"MUSTER_KEY": "too short"}, "MUSTER_KEY is no key"),
+        ({"MUSTER_KEY": "too short"}, "MUSTER_KEY is not a key"),
         ({"MUSTER_KEY_FILE": "/nowhere/key"}, "cannot be read"),
         ({"MUSTER_KEY_COMMAND": "echo SECRET; exit 3"}, "ended with 3"),
     ],

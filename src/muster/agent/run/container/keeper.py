@@ -300,6 +300,6 @@ def said_last(log: str) -> str:
     try:
         text = Path(log).read_bytes()[-_TAIL_BYTES:].decode(errors="replace")
     except OSError:
-        return "it said nothing"
+        return "it printed nothing"
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return " | ".join(lines[-3:]) or "it said nothing"
+    return " | ".join(lines[-3:]) or "it printed nothing"

@@ -91,8 +91,8 @@ def _fitting(program: str, version_text: str, library: Mapping[str, Any], where:
     if kind is None:
         first = version_text.strip().splitlines()[:1]
         raise _no_mpi(
-            f"{program} is no MPI that Muster knows ({first[0] if first else 'it says nothing'!r}); "
-            "Open MPI 4 and 5, MPICH and Intel MPI are known"
+            f"{program} is not an MPI that Muster supports ({first[0] if first else 'it prints nothing'!r}); "
+            "Open MPI 4 and 5, MPICH and Intel MPI are supported"
         )
     loaded = recognise(library.get("text", ""))
     if loaded is not None and loaded.family != kind.family:

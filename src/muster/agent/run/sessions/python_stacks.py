@@ -136,21 +136,21 @@ def spied_threads(dump: Any) -> List[Thread]:  # noqa: UP006
 def _by_handler(item: Found) -> Report:
     """Have the process dump its stacks to its own standard error, and read them there."""
     if not stacks.answers(item.pid):
-        return _report(item, [], "it has no handler that says where it is (MUSTER_HOOKS without `stacks`)")
+        return _report(item, [], "it has no handler that dumps its stacks (MUSTER_HOOKS without `stacks`)")
     try:
         log = os.open(f"/proc/{item.pid}/fd/2", os.O_RDONLY | os.O_NONBLOCK)
     except OSError as error:
         return _report(item, [], f"its standard error cannot be read: {error.strerror}")
     try:
         if not stat.S_ISREG(os.fstat(log).st_mode):
-            return _report(item, [], "its standard error is no file: install py-spy to see it")
+            return _report(item, [], "its standard error is not a file: install py-spy to see it")
         begin = os.fstat(log).st_size
         stacks.say(item.pid, f"muster: somebody asks where rank {item.rank} (process {item.pid}) is:\n")
         processes.send(item.pid, stacks.NUMBER)
         threads = handler_threads(_written(log, begin))
     finally:
         os.close(log)
-    return _report(item, threads, "" if threads else "it did not say where it is")
+    return _report(item, threads, "" if threads else "it did not dump its stacks")
 
 
 def _written(log: int, begin: int) -> str:

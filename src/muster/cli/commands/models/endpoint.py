@@ -395,7 +395,7 @@ def _pem(name: str, file: Path | None) -> str | None:
     try:
         return None if file is None else file.read_text()
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
         raise UserError(f"{name} {file} cannot be read: {why}", "Give a PEM file.") from error
 
 
@@ -408,7 +408,7 @@ def _percents(what: str, given: list[str]) -> Mapping[str, int]:
         raise UserError(f"{what}: {twice[0]} is there twice", "Give each deployment one share.")
     for name, text in parse_pairs(what, parts).items():
         if not text.removesuffix("%").strip().isdecimal():
-            raise UserError(f"{name}={text}: that is no share in percent", "Write a whole number, such as blue=90.")
+            raise UserError(f"{name}={text}: that is not a percentage", "Write a whole number, such as blue=90.")
         found[name] = int(text.removesuffix("%"))
     return found
 

@@ -122,7 +122,7 @@ def _settings(
         check_output_file(output_file)
     except ValueError as error:
         hint = "Give a name such as predictions.csv."
-        raise UserError(f"--output-file {output_file}: that is no file name.", hint) from error
+        raise UserError(f"--output-file {output_file}: that is not a file name.", hint) from error
     time_s = float(seconds_of("--batch-timeout", timeout))
     chosen = next(known for known in OUTPUT_ACTIONS if known == action)
     try:

@@ -107,7 +107,7 @@ def _serving(target: str, model: str | None, settings: ServeSettings, key_secret
     if script is not None and not script.is_file():
         raise JobError(f"there is no script {target}", "Correct the path.")
     if script is None and model is not None:
-        raise JobError(f"{target} is no script, so that --model has no meaning", "Give one model, or a script (.py).")
+        raise JobError(f"{target} is not a script, so --model has no meaning", "Give one model, or a script (.py).")
     named = model if script is not None else target
     found = None if named is None else _model(named, script is None)
     name, version = ("model" if script is None else script.stem, "1") if found is None else (found.name, found.version)

@@ -57,7 +57,7 @@ def _text(file: Path) -> str:
     with file.open("rb") as stream:
         data = stream.read(_MOST_BYTES + 1)
     if len(data) > _MOST_BYTES or b"\0" in data:
-        raise UserError(f"{file} is no batch script", "Give a text file that begins with #! and #SBATCH lines.")
+        raise UserError(f"{file} is not a batch script", "Give a text file that begins with #! and #SBATCH lines.")
     return data.decode(errors="replace")
 
 
