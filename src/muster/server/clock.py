@@ -1,4 +1,4 @@
-"""The machine's clock was set: the times of what is under way move with it, so that waits and durations stay right."""
+"""The machine's clock was set: times of open records are shifted with it, so that waits and durations stay right."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def was_set() -> bool:
 
 
 def follow(transaction: Transaction) -> None:
-    """Adopt the machine's time; no write can come between that and the times that move."""
+    """Adopt the machine's time; no write can come between that and the shifted times."""
     jump_s = CLOCK.jump_s()
     shift(transaction, jump_s)
     transaction.after_commit.append(lambda: CLOCK.adopt(jump_s))
 
 
 def shift(transaction: Transaction, jump_s: float) -> None:
-    """Move the times of what has not ended."""
+    """Shift the times of records that have not ended."""
     log.warning("the clock of this machine was set by %+.1f s: the times of what is under way move with it", jump_s)
     runs, attempts, nodes, deliveries = tables.runs, tables.attempts, tables.node_states, tables.deliveries
     open_runs = runs.c.status.not_in(states.TERMINAL)
@@ -48,13 +48,13 @@ def shift(transaction: Transaction, jump_s: float) -> None:
 
 
 class ClockFile:
-    """How the last server's clock stood, so that a jump between two servers is noticed too."""
+    """The last server's clock, so that a jump between two servers is noticed too."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def jump_s(self) -> float:
-        """By how much the clock was set since the last server of this boot; 0 where that cannot be known."""
+        """By how much the clock was set since the last server of this boot; 0 where that is unknown."""
         known = read_json(self._path)
         if not isinstance(known, dict) or known.get("boot") != _boot() or "offset_s" not in known:
             return 0.0

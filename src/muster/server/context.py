@@ -1,4 +1,4 @@
-"""What the server's rooms share: each room's own state."""
+"""The context that the server's rooms share, with each room's own state."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from muster.storage.reach import Reach
 
 @dataclass
 class Context:
-    """One workspace, as its server holds it."""
+    """One workspace in its server."""
 
     workspace_id: str
     paths: WorkspacePaths
@@ -46,15 +46,15 @@ class Context:
     data: DataState = field(default_factory=DataState)
     remote: RemoteAccess = field(default_factory=RemoteAccess)
     reach: Reach = field(default_factory=Reach)
-    """What may be opened of this machine for people who are no administrators."""
+    """What non-administrators may access on this machine."""
     sso: SsoState | None = None
-    """How people sign on; None: only with tokens."""
+    """Single sign-on; None: people only use tokens."""
     fingerprint: str | None = None
-    """What clients know the server by, where it made its certificate itself and nobody else vouches for it."""
+    """The fingerprint by which clients recognize the server, where its certificate is self-signed."""
     grants_subnet: ipaddress.IPv4Network | None = None
-    """From where alone grants open anything; see `data.grants.read_subnet`."""
+    """The only network from which grants are valid; see `data.grants.read_subnet`."""
     isolation: str = ""
-    """What keeps ranks of one person from another's files and from the server's; see `control.isolation`."""
+    """The isolation of ranks from files of others and of the server; see `control.isolation`."""
     disk: DiskState = field(default_factory=DiskState)
     tunnels: Tunnels = field(default_factory=Tunnels)
     endpoints: EndpointsState = field(default_factory=EndpointsState)
@@ -62,21 +62,21 @@ class Context:
     answers: Answers = field(default_factory=Answers)
     portal: PortalState = field(default_factory=PortalState)
     printed: PrintedSteps = field(default_factory=PrintedSteps)
-    """How far scripts are by what they print."""
+    """The progress of scripts, by the steps that they print."""
     notifications: NotificationsState = field(default_factory=NotificationsState)
     telemetry: TelemetrySettings | None = None
-    """Where the life of runs is exported to; None: nowhere."""
+    """Where telemetry of runs is exported to; None: nowhere."""
     missing_runs: str = ""
     """Which runs the store has and the database lacks, for people."""
     touched: float = field(default_factory=time.monotonic)
-    """When a client last asked for something."""
+    """When a client last sent a request."""
 
     def __post_init__(self) -> None:
         self.database.witness = audit.witness
         self.tokens.on_change = partial(self.hub.wake_soon, lambda: self.tunnels.keep(self.tokens.holds))
 
     def publish(self, run: str, attempt: int) -> None:
-        """Bring an ended attempt's streams to the store, in the background: until then they are read here."""
+        """Move an ended attempt's streams to the store in the background; until then they are read here."""
         if self.files.store.local_root is None or self.files.ring is not None:
             self.hub.in_background(partial(self._publish, run, attempt))
 

@@ -1,4 +1,4 @@
-"""The workspace's disk as the server sees it: whether it is full, and what that means to who asks."""
+"""The workspace's disk: whether it is full, and what is refused then."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ class DiskState:
     """Set by the loop that watches the disk; read by all."""
 
     full: str = ""
-    """What is wrong, for people; empty when there is room."""
+    """What is wrong, for people; empty: there is space."""
     noted: set[str] = field(default_factory=set)
-    """Runs on which it was said since the disk became full."""
+    """Runs that were notified since the disk became full."""
     given_up: set[str] = field(default_factory=set)
-    """Cancelled runs whose further bytes are not kept."""
+    """Cancelled runs whose further output is discarded."""
 
     def see(self, rooms: Sequence[Room]) -> None:
-        """Look at the disks of the database and of the store."""
+        """Check the disks of the database and of the store."""
         worst = next((room for room in rooms if room.is_full or (self.full and not room.is_free_again)), None)
         self.full = "" if worst is None else f"the disk of {worst.folder} is full: {_mebibytes(worst.free)} are free"
         if worst is None:
             self.noted.clear()
 
     def check(self) -> None:
-        """Refuse what would take more room."""
+        """Refuse what would take more space."""
         if self.full:
             raise disk_full(self.full)
 
 
 def is_full_error(error: OSError) -> bool:
-    """Whether a file was not written because its disk, or a quota, is full."""
+    """Whether a write failed because a disk, or a quota, is full."""
     return error.errno in _FULL
 
 
 def give_up(state: DiskState, database: Database, run_ids: Collection[str], why: str) -> set[str]:
-    """Those of these runs that were cancelled: what they still deliver is not kept, which is said on each, once."""
+    """Give up the cancelled ones of these runs: their further output is discarded, with one note on each."""
     runs = tables.runs
     mine = (runs.c.id.in_(run_ids), runs.c.cancel.is_not(None))
     found = set(database.read_now(lambda c: c.execute(select(runs.c.id).where(*mine)).scalars().all()))
@@ -67,7 +67,7 @@ def _note_given_up(transaction: Transaction, run_ids: Collection[str], why: str)
 
 
 def loss(full: str) -> str:
-    """What is kept on a run that was active meanwhile."""
+    """The note on a run that was active meanwhile."""
     return f"{full}. What its ranks print or log while that lasts may be missing."
 
 

@@ -1,4 +1,4 @@
-"""Who waits for what: wakes long polls, log followers and the scheduler. Lives on the event loop."""
+"""Wakes long polls, log followers and the scheduler. Lives on the event loop."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _FOLLOWERS_AT_ONCE = 2
 
 @dataclass
 class NodeContact:
-    """What is known of a node's agent since this server started."""
+    """What this server process knows about a node's agent."""
 
     agent: str
     seen: float
     holding: set[tuple[str, int]] = field(default_factory=set)
     doing: dict[str, tuple[str, float]] = field(default_factory=dict)
-    """What the preparation of a run that takes long is at, and since when."""
+    """The current step of a slow preparation, by run, and since when."""
     setup_error: str | None = None
     """Why its node's set-up failed, if it did."""
     host: str = ""
     builds: bool = False
-    """It takes orders to build environments."""
+    """It accepts orders to build environments."""
 
 
 class Hub:
@@ -48,25 +48,25 @@ class Hub:
         self.scheduler = asyncio.Event()
         self.contacts: dict[str, NodeContact] = {}
         self.leaving = False
-        """Agents that hold nothing are asked to go."""
+        """Idle agents are asked to leave."""
         self.leaving_nodes: set[str] = set()
-        """Those whose agent is asked to go once it holds nothing."""
+        """Nodes whose agent is asked to leave once it is idle."""
         self.taken_back: set[str] = set()
-        """Those whose agent was ordered by somebody else to go while it had work."""
+        """Nodes whose agent was told by somebody else to leave while it had work."""
         self.clusters = asyncio.Event()
         """Something about clusters or their nodes has changed."""
         self.followers = asyncio.Semaphore(_FOLLOWERS_AT_ONCE)
-        """Held while a follower's next events are read: hundreds of them must not take every thread."""
+        """Limits concurrent reads for followers: hundreds of them must not take every thread."""
         self.closing = False
-        """The server ends: nobody waits any more."""
+        """The server is shutting down: nothing waits any more."""
 
     def changed(self, nodes: Iterable[str] = (), runs: Iterable[str] = (), queue: bool = False) -> None:
         self._loop.call_soon_threadsafe(self._changed, tuple(nodes), tuple(runs), queue)
 
     def wake_scheduler_at(self, moment: float) -> None:
-        """Have the scheduler look again then, never before by the clock that it reads; callable from any thread.
+        """Wake the scheduler at a time, never earlier by its own clock; callable from any thread.
 
-        How long that is counts from now, whatever is done to the machine's clock meanwhile.
+        The delay counts from now, even if the machine's clock is set meanwhile.
         """
         deadline = time.monotonic() + (moment - clock.now()) + _NEVER_EARLY_S
         self._loop.call_soon_threadsafe(self._wake_scheduler_at, deadline)
@@ -83,12 +83,12 @@ class Hub:
         return self._node_versions.setdefault(node, self._first_version)
 
     def silent_s(self, node: str) -> float:
-        """How long a node has not been heard of, by a clock that stands still in sleep."""
+        """How long a node has been silent, by a clock that stops during sleep."""
         contact = self.contacts.get(node)
         return time.monotonic() - (contact.seen if contact else self._born)
 
     def holds_work(self, node: str) -> bool:
-        """Whether a node has said that it holds attempts."""
+        """Whether a node has reported that it holds attempts."""
         contact = self.contacts.get(node)
         return contact is not None and bool(contact.holding)
 
@@ -97,21 +97,21 @@ class Hub:
             contact.seen = time.monotonic()
 
     async def wait_node(self, node: str, seen: int, timeout_s: float) -> None:
-        """Wait until something other than version `seen` is wanted of the node."""
+        """Wait until the node's orders have another version than `seen`."""
         if self.node_version(node) == seen and not self.leaving and not self.closing:
             with _watching(self._node_waiters, node) as changed:
                 await wait_at_most(changed, timeout_s)
 
     def watch_run(self, run: str) -> AbstractContextManager[asyncio.Event]:
-        """An event that is set when the run changes, as long as the block lasts."""
+        """An event that is set when the run changes, while the `with` block lasts."""
         return _watching(self._run_waiters, run)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Have a coroutine run on the loop; callable from any thread."""
+        """Run a coroutine on the loop; callable from any thread."""
         asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def in_background(self, work: Callable[[], object]) -> None:
-        """Have something slow done in a thread; what goes wrong is logged."""
+        """Run something slow in a thread; errors are logged."""
         self._loop.call_soon_threadsafe(self._loop.run_in_executor, None, _run_logged, work)
 
     def close(self) -> None:
@@ -119,7 +119,7 @@ class Hub:
         self.wake_all()
 
     def wake_soon(self, also: Callable[[], None] = lambda: None) -> None:
-        """Have everybody who waits look again, and do something beside it; callable from any thread."""
+        """Wake all waiters, and run something in addition; callable from any thread."""
 
         def wake() -> None:
             also()
@@ -146,7 +146,7 @@ class Hub:
 
 
 async def wait_at_most(event: asyncio.Event, timeout_s: float) -> None:
-    """Wait for an event; it is no error when it does not come."""
+    """Wait for an event with a timeout, which is not an error."""
     with suppress(TimeoutError):
         await asyncio.wait_for(event.wait(), timeout_s)
 

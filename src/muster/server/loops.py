@@ -1,4 +1,4 @@
-"""The loops: load, decide (pure), apply. One wakes on changes of the queue, one watches over nodes."""
+"""The loops: load, decide (pure), apply. One wakes on changes of the queue, one watches nodes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _MAYBE_BEHIND = 100
 
 
 async def kept_up(loop_of: Callable[[Context], Awaitable[None]], context: Context) -> None:
-    """Run a loop that must last as long as the server does: one that ends by a fault is begun again."""
+    """Run a loop for the server's lifetime: after an error it is restarted."""
     while True:
         try:
             return await loop_of(context)
@@ -57,9 +57,9 @@ async def kept_up(loop_of: Callable[[Context], Awaitable[None]], context: Contex
 
 
 async def scheduler(context: Context) -> None:
-    """Start what fits, whenever something in the queue or on the nodes has changed, and now and then while some wait.
+    """Start what fits, whenever the queue or the nodes have changed, and from time to time while runs wait.
 
-    Time alone changes what is decided: who has waited for long may pass, be let through, or have others paused.
+    Time alone changes decisions: a run that has waited long may pass others, or have them paused.
     """
     while True:
         try:
@@ -81,7 +81,7 @@ async def scheduler(context: Context) -> None:
 
 
 def schedule_at_once(context: Context) -> Callable[[Transaction], None]:
-    """For writes that freed nodes: what starts next is decided in the same commit, without a further round."""
+    """After writes that freed nodes: decide in the same commit what starts next."""
 
     def work(transaction: Transaction) -> None:
         try:
@@ -99,9 +99,9 @@ def schedule_at_once(context: Context) -> Callable[[Transaction], None]:
 
 
 def schedule_pass(context: Context, transaction: Transaction) -> list[tuple[str, str]]:
-    """One pass; returns the (cluster, node) pairs that got something to do."""
+    """One pass; returns the (cluster, node) pairs that got work."""
     if context.disk.full:
-        # What starts needs room; the loop that watches the disk has the next pass made.
+        # Starting needs disk space; the loop that watches the disk triggers the next pass.
         return []
     queue, now = context.runs.queue, clock.now()
     changed = queue.update(transaction)
@@ -136,7 +136,7 @@ def schedule_pass(context: Context, transaction: Transaction) -> list[tuple[str,
 
 
 async def watch_nodes(context: Context) -> None:
-    """Notice agents that are gone, bring them back to deliver, and give up on those that stay away."""
+    """Notice agents that are gone, restart them to deliver, and give up on those that stay away."""
     gone_since: dict[str, float] = {}
     met: set[str] = set()
     known: dict[str, managers.Manager] = {}
@@ -147,7 +147,7 @@ async def watch_nodes(context: Context) -> None:
         try:
             if loop.time() - tidied > TIDY_S:
                 tidied = loop.time()
-                # What nodes left that were given up is delivered once their engine says that they are over.
+                # Leftovers of given-up nodes are delivered once their engine reports that they have ended.
                 await poll(context, await context.database.read(allocations.given_up))
                 await asyncio.to_thread(allocations.tidy, context)
             await managers.watch(context, known)
@@ -165,7 +165,7 @@ async def watch_nodes(context: Context) -> None:
                     continue
                 waited_s = loop.time() - gone_since.setdefault(node, loop.time())
                 context.hub.contacts.pop(node, None)
-                # An agent that lives and has never been heard of may still be on its way.
+                # A live agent that has never said hello may still be starting.
                 on_its_way = life == "up" and unreached is None and node not in met
                 give_up = waited_s > (NODE_LOST_S if on_its_way else NODE_REVIVE_S) or node in over
                 lose = partial(attempts.lose_node, context, node=node, give_up=give_up, why=why, unreached=unreached)
@@ -173,21 +173,21 @@ async def watch_nodes(context: Context) -> None:
                 if give_up:
                     gone_since.pop(node, None)
                 elif not context.nodes.asking[cluster].locked():
-                    # Where its engine is at it still, it is asked again in the next round.
+                    # If its engine is still starting it, it is requested again in the next round.
                     await ensure_agents(context, [(cluster, node)])
         except Exception:
             log.exception("watching over the nodes failed; it is tried again")
 
 
 async def _note_endings(context: Context, open_nodes: set[str]) -> set[str]:
-    """Keep what engines say of allocations that are over; returns their nodes: nothing more comes of them."""
+    """Record the endings of allocations that engines report; returns their nodes, which deliver nothing more."""
     over: set[str] = set()
     for key, state in list(context.nodes.allocations.items()):
         if open_nodes.isdisjoint(state.nodes):
             context.nodes.allocations.pop(key, None)
             context.nodes.announced.discard(key)
         elif state.reason and state.ending is None and key not in context.nodes.announced:
-            # Said once to those who follow the run; `muster show` has the reason of the moment.
+            # Sent once to followers of the run; `muster show` has the current reason.
             context.nodes.announced.add(key)
             await context.database.write(partial(attempts.announce, context, run_id=key[0], text=state.reason))
         elif state.ending is not None:
@@ -195,7 +195,7 @@ async def _note_endings(context: Context, open_nodes: set[str]) -> set[str]:
             work = partial(attempts.note_ending, context, run_id=run_id, number=number, ending=state.ending)
             await context.database.write(work)
             if state.ending.code == "preempted" and "up" in state.nodes.values():
-                # A notice: its ranks have time to save what they have.
+                # With a warning time: its ranks can still save a checkpoint.
                 why = state.ending.message
                 await context.database.write(partial(attempts.preempt, context, run_id=run_id, why=why))
             over |= {node for node, life in state.nodes.items() if life == "gone"}
@@ -209,7 +209,7 @@ def _open_nodes(connection: Connection) -> list[tuple[str, str]]:
 
 
 async def keep_records(context: Context) -> None:
-    """Write the records of runs that have changed to the store, from where a lost database is rebuilt."""
+    """Write the records of changed runs to the store, from which a lost database is rebuilt."""
     try:
         await asyncio.to_thread(_find_unrecorded, context)
     except Exception:
@@ -221,7 +221,7 @@ async def keep_records(context: Context) -> None:
 
 
 def write_records(context: Context, most: int | None = None) -> None:
-    """Bring the store's records of runs up to date with the database: of so many runs, or of all."""
+    """Update the store's records of runs from the database: of at most so many runs, or of all."""
     ids = context.runs.unrecorded.take(most)
     for start in range(0, len(ids), RECORDS_AT_ONCE):
         _keep_records(context, ids[start : start + RECORDS_AT_ONCE])
@@ -233,11 +233,11 @@ def _keep_records(context: Context, ids: list[str]) -> None:
             record_files.keep(context.files.store, run_id, record)
         known = context.database.read_now(lambda connection: record_files.still_there(connection, ids))
         for run_id in set(ids) - known:
-            # It was removed, perhaps meanwhile, and must not come back.
+            # The run was removed, perhaps meanwhile: its record must not come back.
             record_files.forget(context.files.store, run_id)
     except Exception:
         if len(ids) > 1:
-            # One of them may be to blame: it must not hold up the others.
+            # One of them may be to blame: it must not block the others.
             for run_id in ids:
                 _keep_records(context, [run_id])
             return
@@ -246,7 +246,7 @@ def _keep_records(context: Context, ids: list[str]) -> None:
 
 
 def _find_unrecorded(context: Context) -> None:
-    """The newest, which a killed server may not have come to, and those of older versions."""
+    """The newest runs, which a killed server may not have recorded, and those of older versions."""
     newest = select(tables.runs.c.id).order_by(tables.runs.c.seq.desc())
     ids = list(context.database.read_now(lambda connection: connection.execute(newest).scalars().all()))
     recorded = set(record_files.known_to(context.files.store)) if context.files.store.local_root else set(ids)
@@ -255,7 +255,7 @@ def _find_unrecorded(context: Context) -> None:
 
 
 async def keep_backups(context: Context) -> None:
-    """Copy the database every hour in which the server runs."""
+    """Back the database up every hour."""
     backups = AutomaticBackups(context.paths.backups, BACKUPS_KEPT)
     await asyncio.sleep(BACKUP_FIRST_S)
     while True:
@@ -269,7 +269,7 @@ async def keep_backups(context: Context) -> None:
 
 
 async def watch_clock(context: Context) -> None:
-    """Notice that the machine's clock was set, and have what is under way not be touched by it."""
+    """Notice that the machine's clock was set, and protect open records from it."""
     while True:
         try:
             if machine_clock.was_set():
@@ -288,7 +288,7 @@ def _follow_clock(context: Context, transaction: Transaction) -> None:
 
 
 async def watch_disk(context: Context) -> None:
-    """Notice that the workspace's disk is full, say so on every active run, and keep a reserve while there is room."""
+    """Notice a full disk of the workspace, note it on every active run, and keep a reserve while there is space."""
     store = context.files.store.local_root
     folders = [context.paths.server_dir, *([store] if store is not None and store.is_dir() else [])]
     while True:
@@ -309,7 +309,7 @@ async def watch_disk(context: Context) -> None:
 
 
 def _note_full_disk(context: Context, transaction: Transaction) -> set[str]:
-    """Say on each active run, once, that something of it may be missing; returns those that have it now."""
+    """Note on each active run, once, that some of its output may be missing; returns the notified runs."""
     runs = tables.runs
     rows = transaction.execute(select(runs.c.id, runs.c.notices).where(runs.c.status.in_(states.ACTIVE))).all()
     fresh = [row for row in rows if row.id not in context.disk.noted]
@@ -323,7 +323,7 @@ def _note_full_disk(context: Context, transaction: Transaction) -> set[str]:
 
 
 async def publish_streams(context: Context) -> None:
-    """Bring what attempts print to a store that lies elsewhere, while they run and after a server was killed."""
+    """Copy the output of attempts to a remote store, while they run and after a server was killed."""
     while context.files.store.local_root is None:
         try:
             for run, attempt in await asyncio.to_thread(lambda: list(context.files.streams.attempts())):

@@ -81,7 +81,7 @@ from muster.wire.workspace import READY
 log = logging.getLogger("muster.server")
 
 _LOOKED_AT_S = 5.0
-"""A client that looks whether a server is there holds its lock for a moment, which may be long on a crowded machine."""
+"""A client that checks for a server holds its lock for a moment, which may be long on a busy machine."""
 
 
 def main() -> None:
@@ -102,7 +102,7 @@ def main() -> None:
 
 
 def _say_last_words(options: argparse.Namespace, text: str) -> None:
-    """To whoever waits for the start too, because the log may lie on a full disk."""
+    """Report a failed start to the waiting parent too, because the log may be on a full disk."""
     with contextlib.suppress(OSError):
         print(f"muster: {text}", file=sys.stderr)
     with contextlib.suppress(OSError):
@@ -111,7 +111,7 @@ def _say_last_words(options: argparse.Namespace, text: str) -> None:
 
 
 class Process:
-    """One life of the server."""
+    """The server's process."""
 
     def __init__(self, paths: WorkspacePaths, options: argparse.Namespace) -> None:
         self._paths = paths
@@ -124,7 +124,7 @@ class Process:
         self._leave_agents = True
 
     def _for_browsers(self, app: Draining) -> LoopbackListener:
-        """A browser reaches no Unix socket."""
+        """The URL for browsers, which cannot use a Unix socket."""
         url = reachable(self._url) if self._url else None
         return LoopbackListener(partial(_server, app), self._paths.portal_port, url)
 
@@ -133,7 +133,7 @@ class Process:
         context = await self._open()
         app = Draining(make_app(context, self.stop))
         sockets = self._listen(app)
-        # The first cluster of other machines opens a port to the network: for agents, not for people.
+        # The first cluster on other machines opens a port to the network: for agents, not for people.
         serve = partial(_server, AgentsDoor(app))
         pair = (self._certificate, self._key) if self._certificate and self._key else None
         remote = RemoteListener(context, serve, self._socket_path, self._url, pair)
@@ -158,7 +158,7 @@ class Process:
         await self._stopping.wait()
         context.endpoints.close()
         await app.finish(SERVER_LEAVE_S)
-        # Before agents are asked to go, so that nothing brings them back.
+        # Before agents are asked to leave, so that nothing restarts them.
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
@@ -174,14 +174,14 @@ class Process:
         await asyncio.wait(serving, timeout=SERVER_LEAVE_S)
         context.database.close()
         if not context.disk.full:
-            # On a full disk the next server could not make it again.
+            # On a full disk the next server could not create it again.
             self._paths.server_info.unlink(missing_ok=True)
         self._socket_path.unlink(missing_ok=True)
 
     def _heed_signals(self) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            # Whoever ends a server by hand does not want to meet its idle agents later.
+            # A person who ends a server by hand does not want idle agents to stay behind.
             loop.add_signal_handler(number, partial(self.stop, leave_agents=not self._options.foreground))
 
     def _start_loops(self, context: Context) -> list[asyncio.Task[None]]:
@@ -217,7 +217,7 @@ class Process:
         reserve.release_if_full()
         database = _open_database(url)
         if self._paths.server_info.exists():
-            # The last server did not take it away: it was killed.
+            # The last server did not remove it: it was killed.
             refuse_damaged(database)
         database.writer.make_room = reserve.release
         ring = load_keyring(read_config(config), self._paths.root)
@@ -283,7 +283,7 @@ class Process:
         return None, None
 
     def _own_fingerprint(self) -> str | None:
-        """Of the certificate that was made here; one of an authority is renewed, and known without it."""
+        """The fingerprint of a self-signed certificate; one of an authority is renewed, and trusted without it."""
         if self._certificate is None or self._options.tls_cert:
             return None
         return fingerprint(self._certificate.read_text())
@@ -313,7 +313,7 @@ class Process:
         except OSError as error:
             if not is_full_error(error) or not path.exists():
                 raise
-            # The file of the last server has its block already.
+            # The last server's file has its disk block already.
             with path.open("r+") as file:
                 file.write(text)
                 file.truncate()
@@ -334,7 +334,7 @@ class Process:
                 return
 
     async def _wind_down(self, context: Context) -> None:
-        """Take idle agents along; those with work go on alone."""
+        """End idle agents; those with work go on alone."""
         if not self._leave_agents:
             context.hub.leaving = True
             context.hub.wake_all()
@@ -344,7 +344,7 @@ class Process:
                 if time.monotonic() - began > (AGENTS_LEAVE_S if is_idle else SERVER_LEAVE_S):
                     break
                 await asyncio.sleep(0.05)
-        # Some have a last word with their manager.
+        # Some engines still have to talk to their manager.
         await asyncio.to_thread(context.nodes.engines.close)
 
 
@@ -358,7 +358,7 @@ def _open_database(url: str) -> Database:
 
 
 def _missing_runs(context: Context) -> str:
-    """Which runs the store has and the database does not, as after a lost write-ahead log."""
+    """Runs that the store has and the database lacks, as after a lost write-ahead log."""
     if context.files.store.local_root is None:
         return ""
     found = context.database.read_now(lambda connection: record_files.missing(connection, context.files.store))
@@ -386,7 +386,7 @@ def _take_up(context: Context, transaction: Transaction) -> None:
 
 
 class _QuietServer(uvicorn.Server):
-    """Signals are the process's business, not each listener's."""
+    """A listener that leaves signals to the process."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

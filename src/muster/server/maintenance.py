@@ -1,4 +1,4 @@
-"""Looks after a workspace without its server: `python -m muster.server.maintenance backup|restore|repair`."""
+"""Maintains a workspace without its server: `python -m muster.server.maintenance backup|restore|repair`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _DATABASE = "muster.db"
 _ABOUT = "backup.json"
 _CONFIG = "workspace.json"
 _KEPT_HERE = ("database", "store", "store_options")
-"""Of workspace.json: where things lie, which a restore leaves as it is."""
+"""Keys of workspace.json with locations, which a restore leaves unchanged."""
 
 
 def main() -> None:
@@ -84,7 +84,7 @@ def make_backup(paths: WorkspacePaths, file: Path | None) -> Path:
 
 
 def restore(paths: WorkspacePaths, file: Path) -> None:
-    """Bring the workspace back to what a backup holds; what it replaces is kept aside."""
+    """Restore the workspace from a backup; what that replaces is kept aside."""
     config = _config(paths)
     aside = _aside(paths, "before-restore")
     with _alone(paths), tempfile.TemporaryDirectory(prefix="muster-restore-") as folder:
@@ -104,7 +104,7 @@ def restore(paths: WorkspacePaths, file: Path) -> None:
 
 
 def repair(paths: WorkspacePaths) -> None:
-    """Put a whole database in the place of a damaged one, and back into it what the store has of runs."""
+    """Replace a damaged database by an intact one, and restore runs from the store."""
     url = _database_url(paths, _config(paths))
     file = sqlite_file(url)
     with _alone(paths):
@@ -115,7 +115,7 @@ def repair(paths: WorkspacePaths) -> None:
             found = rebuild(database, files)
         finally:
             database.close()
-        # A server need not look at it again.
+        # A server need not check it again.
         paths.server_info.unlink(missing_ok=True)
     _report(found)
 
@@ -208,7 +208,7 @@ def _unpack(file: Path, folder: Path) -> None:
 
 @contextmanager
 def _alone(paths: WorkspacePaths) -> Iterator[None]:
-    """No server has the workspace, and none starts."""
+    """Hold the workspace so that no server runs or starts."""
     paths.server_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     held = FileLock(paths.server_lock).acquire_within(1.0)
     if held is None:

@@ -1,1 +1,1 @@
-"""What monitoring systems read of the server."""
+"""Metrics and telemetry of the server for monitoring systems."""

@@ -1,4 +1,4 @@
-"""What endpoints do, in the form that Prometheus reads."""
+"""Figures of endpoints in Prometheus's format."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OF = ("endpoint", "deployment")
 
 
 class EndpointFigures(Collector):
-    """The figures of all deployments at one moment: counters begin anew with the front door's process."""
+    """The figures of all deployments; counters restart with the front door's process."""
 
     def __init__(self, endpoints: Sequence[EndpointView]) -> None:
         self._deployments = [item for endpoint in endpoints for item in endpoint.deployments]

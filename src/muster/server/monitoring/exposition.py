@@ -1,4 +1,4 @@
-"""Facts in the form that Prometheus reads."""
+"""Facts in Prometheus's format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is so at this moment, for monitoring: runs, the queue, nodes, and the runs that are active."""
+"""Current facts for monitoring: runs, the queue, nodes, and active runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from muster.wire import states
 from muster.wire.runs import Progress, slowest
 
 MOST_RUNS = 500
-"""Active runs that have figures of their own, the newest: a series for each of many thousand would harm."""
+"""Only so many of the newest active runs have figures of their own: many thousand series would do harm."""
 MOST_METRICS = 100
 """Of one run."""
 
@@ -43,7 +43,7 @@ class Facts:
     queued: Mapping[str, int]
     """By cluster."""
     waiting_since: Mapping[str, float]
-    """When the run that waits longest began to, by cluster."""
+    """Since when the longest-waiting run has waited, by cluster."""
     nodes: Mapping[tuple[str, str], int]
     """By cluster and state."""
     active: Sequence[ActiveRun]

@@ -29,7 +29,7 @@ class TelemetrySettings:
 
 
 def read_telemetry(option: str | None, config: Json, environ: MutableMapping[str, str]) -> TelemetrySettings | None:
-    """The first that says something; None: nothing is exported. Headers are taken out: ranks must not inherit keys."""
+    """The first source that is set; None: nothing is exported. Removes headers from the environment of ranks."""
     headers = _headers(environ.pop(HEADERS, ""))
     if option:
         return _checked(TelemetrySettings(option, headers), "--otlp")
@@ -39,7 +39,7 @@ def read_telemetry(option: str | None, config: Json, environ: MutableMapping[str
         try:
             return _checked(TelemetrySettings(endpoint, headers), ENDPOINT)
         except UserError as error:
-            # It may be meant for other programs: no reason not to start.
+            # It may be meant for other programs: not a reason to fail.
             log.warning("no telemetry is exported: %s %s", error.message, error.hint)
     return None
 

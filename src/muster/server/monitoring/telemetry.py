@@ -1,4 +1,4 @@
-"""Has a child process export the life of runs to a collector: a slow one holds up nobody."""
+"""Exports telemetry of runs to a collector from a child process, so that a slow collector delays nobody."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ log = logging.getLogger("muster.server")
 
 _LOOK_S, _AGAIN_S = 1.0, 5.0
 _TRIED_S = 600.0
-"""How long after the last change a collector that is away is asked again; the rest is sent by the next server."""
+"""How long after the last change an unreachable collector is retried; the next server sends the rest."""
 _COMMAND = (sys.executable, "-P", "-m", "muster.telemetry")
 
 
@@ -34,7 +34,7 @@ async def export_telemetry(context: Context) -> None:
 
 
 async def _keep_looking(context: Context) -> None:
-    """One life of the child."""
+    """Run one child process until it ends."""
     child = await asyncio.to_thread(_start, context)
     seen, changed_at, trouble = -1, time.monotonic(), ""
     report = TelemetryReport(False)

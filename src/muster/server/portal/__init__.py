@@ -1,1 +1,1 @@
-"""What a browser needs of the server: the portal's files, sessions, and a port of this machine to reach it by."""
+"""The server's side of the portal: its files, sessions, and a loopback port for browsers."""

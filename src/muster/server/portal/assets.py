@@ -1,4 +1,4 @@
-"""The portal's files: read once, compressed once, and kept by browsers until they change."""
+"""The portal's files: read once, compressed once, and cached by browsers until they change."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ class Asset:
 
 @dataclass(frozen=True)
 class Assets:
-    """All files of the portal; their digest is in the address of each, so that none is ever out of date."""
+    """All files of the portal; each address contains their digest, so that no cached file is outdated."""
 
     digest: str
     files: dict[str, Asset]
     page: Asset
-    """The one page; what it shows depends on the address."""
+    """The single page; its content depends on the address."""
 
 
 @cache
 def portal_assets() -> Assets:
-    """The portal's files out of the package."""
+    """The portal's files from the package."""
     found = {path: item.read_bytes() for path, item in _walk(files("muster") / "portal", "")}
     digest = hashlib.sha256(b"".join(path.encode() + b"\0" + data for path, data in sorted(found.items())))
     name = digest.hexdigest()[:12]
-    # All modules at once: each would otherwise be asked for when the one that imports it has come.
+    # Preload all modules: otherwise each would be requested only after the one that imports it.
     modules = [f'<link rel="modulepreload" href="{{{{base}}}}/{path}">' for path in found if path.endswith(".js")]
     page = found.pop(PAGE).replace(_MODULES, "\n".join(modules).encode())
     page = page.replace(_BASE, f"{BASE_PATH}/{name}".encode())

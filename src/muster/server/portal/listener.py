@@ -1,4 +1,4 @@
-"""A port of this machine, for the browser of a workspace whose server has none: opened when it is first asked for."""
+"""A loopback port for browsers, for a server without a port: opened on first use."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HOST = "127.0.0.1"
 
 
 class LoopbackListener:
-    """Listens on 127.0.0.1, at a port that is chosen once and kept, so that addresses stay good."""
+    """Listens on 127.0.0.1, at a port that is chosen once and kept, so that addresses stay valid."""
 
     def __init__(self, serve: Callable[[], uvicorn.Server], remembered: Path, url: str | None) -> None:
         self._serve = serve
@@ -29,11 +29,11 @@ class LoopbackListener:
         self._url = url
         self._serving: tuple[uvicorn.Server, asyncio.Task[Any]] | None = None
         if url is None and remembered.exists():
-            # Pages that are still open find the server again.
+            # So that pages that are still open find the server again.
             self._open()
 
     async def url(self) -> str:
-        """Where a browser on this machine reaches the server."""
+        """The URL for browsers on this machine."""
         return self._url or self._open()
 
     async def close(self) -> None:

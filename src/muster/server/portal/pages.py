@@ -1,4 +1,4 @@
-"""The addresses under `/portal/`: the one page, its files, and the policy that keeps foreign code out of it."""
+"""The addresses under `/portal/`: the page, its files, and the content security policy."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def home() -> Response:
 
 @router.get("/portal/files/{digest}/{path:path}")
 async def file(digest: str, path: str, request: Request) -> Response:
-    """A file of the portal. One of another version is answered as well, and not kept."""
+    """A file of the portal. A request for another version is answered too, without caching."""
     assets = portal_assets()
     found = assets.files.get(path)
     if found is None:

@@ -22,7 +22,7 @@ router = APIRouter(tags=["sessions"])
 
 @router.post("/sign-in-links", status_code=201, dependencies=[needs(Action.MANAGE_TOKEN, asks_owner=True)])
 async def make_link(context: ContextOf, caller: CallerOf) -> SignInLink:
-    """A secret that opens one session of the portal, once and within minutes; and where the portal is."""
+    """A secret that opens one session of the portal within minutes, and the portal's URL."""
     if not caller.is_person:
         raise errors.AccessDenied("only people sign in to the portal", "Use a token of a person.")
     audit.about(caller.subject, "sign-in link")
@@ -33,7 +33,7 @@ async def make_link(context: ContextOf, caller: CallerOf) -> SignInLink:
 
 @router.post("/sign-in", status_code=201)
 async def sign_in(body: SignIn, request: Request, response: Response, context: ContextOf) -> Session:
-    """Begin a session with the secret of a link or with a token; asks for no token."""
+    """Begin a session with the secret of a link or with a token; needs no token."""
     portal, tokens = context.portal, context.tokens
     caller = portal.take(body.link, time.time()) if body.link else tokens.caller(f"Bearer {body.token}")
     deed = audit.CURRENT.get() or audit.Deed(None, "")
@@ -60,7 +60,7 @@ async def show(request: Request, context: ContextOf, caller: CallerOf) -> Sessio
 
 @router.delete("/session", status_code=204, dependencies=[needs(Action.MANAGE_TOKEN, asks_owner=True)])
 async def sign_out(request: Request, context: ContextOf) -> Response:
-    """End the session; its token opens nothing any more."""
+    """End the session; its token is revoked."""
     token = getattr(request.state, "session", "")
     if not token:
         raise errors.Conflict("this call is of no session", "A token is ended with `muster token revoke`.")

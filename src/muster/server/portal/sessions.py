@@ -26,20 +26,20 @@ SANDBOX = (
     (b"x-content-type-options", b"nosniff"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
-"""Sent with what a session is answered: a file that a job wrote must not run as a page of this server."""
+"""Header of responses to sessions: a file that a job wrote must not run as a page of this server."""
 
 
 @dataclass
 class PortalState:
-    """Links that were handed out, and how a browser reaches this server."""
+    """Issued sign-in links, and the server's URL for browsers."""
 
     links: dict[str, tuple[Caller, float]] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
     url: Callable[[], Awaitable[str]] | None = None
-    """Where a browser reaches the server; opens a port of this machine where it has none yet."""
+    """The server's URL for browsers; opens a loopback port where there is none yet."""
 
     def new_link(self, caller: Caller, now: float) -> tuple[str, float]:
-        """A secret that opens one session for whoever asks."""
+        """Create a secret that opens one session for the caller."""
         secret, until = secrets.token_urlsafe(24), now + SIGN_IN_LINK_S
         with self.lock:
             self.links = {key: kept for key, kept in self.links.items() if kept[1] > now}
@@ -49,7 +49,7 @@ class PortalState:
         return secret, until
 
     def take(self, secret: str, now: float) -> Caller:
-        """Whose link it is; it is gone with that."""
+        """The owner of a link, which is used up by this."""
         with self.lock:
             found = self.links.pop(_hash(secret), None)
         if found is None or found[1] <= now:
@@ -60,7 +60,7 @@ class PortalState:
 
 
 def begin(tokens: Tokens, transaction: Transaction, caller: Caller) -> str:
-    """The token of a new session, which may as much as its opener's and ends no later."""
+    """The token of a new session, with the rights of its opener's token, and ending no later."""
     if not caller.is_person or not tokens.holds(caller):
         raise errors.AccessDenied(
             "only people sign in, with a token that is still valid", "`muster token create` makes one."
@@ -72,12 +72,12 @@ def begin(tokens: Tokens, transaction: Transaction, caller: Caller) -> str:
 
 
 def cookie_name(workspace_id: str) -> str:
-    """One for each workspace: several servers of one machine have the same host, and so the same cookies."""
+    """The cookie's name, one per workspace: servers on one machine share the host, and so the cookies."""
     return f"muster_{workspace_id[:12]}"
 
 
 def token_in(headers: Mapping[bytes, str], workspace_id: str) -> str | None:
-    """The session's token that a browser sends by itself."""
+    """The session's token in a request's cookies."""
     if not (text := headers.get(b"cookie")):
         return None
     try:
@@ -88,7 +88,7 @@ def token_in(headers: Mapping[bytes, str], workspace_id: str) -> str | None:
 
 
 def check_origin(method: str, headers: Mapping[bytes, str], token: str) -> None:
-    """Refuse what another site, or another port of this machine, has a browser send."""
+    """Refuse requests that another site, or another port of this machine, makes a browser send."""
     if headers.get(b"sec-fetch-site", "none") not in _OWN_PAGES:
         raise errors.AccessDenied("this was asked for by a page of another site", "Open the portal itself.")
     shown = headers.get(CSRF_HEADER.lower().encode(), "")
@@ -99,7 +99,7 @@ def check_origin(method: str, headers: Mapping[bytes, str], token: str) -> None:
 
 
 def csrf_of(token: str) -> str:
-    """What a page of the portal shows with every change; it does not tell the token."""
+    """The CSRF token that the portal sends with every change; it does not reveal the session's token."""
     return hmac.new(token.encode(), b"csrf", hashlib.sha256).hexdigest()[:32]
 
 

@@ -27,12 +27,12 @@ _BACK = f"{_PATH}/back"
 _COOKIE = "muster_sso"
 _SCOPE = "openid email"
 _WAIT_S = 600
-"""How long somebody may take at the service."""
+"""How long a person may take at the service."""
 
 
 @router.get(_PATH)
 async def leave(request: Request, context: ContextOf, to: str = "/portal/") -> Response:
-    """Send a browser to the sign-on service. What it has to show when it is back is in a cookie of its own."""
+    """Redirect a browser to the sign-on service. A cookie holds what it must present on its return."""
     try:
         state = _state(context)
         service = await asyncio.to_thread(state.service)
@@ -59,7 +59,7 @@ async def leave(request: Request, context: ContextOf, to: str = "/portal/") -> R
 
 @router.get(_BACK)
 async def come_back(request: Request, context: ContextOf, code: str = "", state: str = "", error: str = "") -> Response:
-    """Exchange the code for a sign-in link, which the page uses up at once."""
+    """Exchange the code for a sign-in link, which the page uses at once."""
     try:
         verifier, to = _begun_here(request.cookies.get(_COOKIE, ""), state)
         if error or not code:
@@ -70,13 +70,13 @@ async def come_back(request: Request, context: ContextOf, code: str = "", state:
     except errors.MusterError as refused:
         return _not_signed_in(refused)
     secret, _ = context.portal.new_link(context.tokens.caller(f"Bearer {made.token}"), time.time())
-    # A session's cookie is not sent on the way back from another site: the page asks for it from here.
+    # A session's cookie is not sent on a redirect from another site: the page requests it from here.
     where = f"/portal/sign-in#link={secret}&to={quote(to, safe='')}"
     return RedirectResponse(where, 302, {"Set-Cookie": _cookie(request, "", 0), "Cache-Control": "no-store"})
 
 
 def _begun_here(kept: str, state: str) -> tuple[str, str]:
-    """What this browser took along: the secret behind the code's challenge, and where it wanted to go."""
+    """The browser's cookie: the secret behind the code's challenge, and the page it wanted."""
     begun, _, rest = kept.partition(".")
     verifier, _, to = rest.partition(".")
     if not begun.isdigit() or not hmac.compare_digest(_digest(kept).encode(), state.encode()):
@@ -105,7 +105,7 @@ def _digest(text: str) -> str:
 
 
 def _cookie(request: Request, value: str, seconds: int) -> str:
-    # The service leads the browser back from another site, so that it has to be sent then.
+    # The service redirects the browser back from another site: the cookie must be sent then.
     secured = "; Secure" if request.url.scheme == "https" else ""
     return f"{_COOKIE}={value}; Path={_PATH}; HttpOnly; SameSite=Lax; Max-Age={seconds}{secured}"
 

@@ -1,4 +1,4 @@
-"""Answers that many ask for at once: made once, and good until the next commit."""
+"""A cache of responses that many clients request: computed once, valid until the next commit."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Answers:
     kept: dict[str, Answer] = field(default_factory=dict)
 
     def tag(self, commits: int) -> str:
-        """What all that can be read now is called, as an `ETag`."""
+        """The `ETag` of the database's current state."""
         return f'"{self.boot}-{commits}"'
 
     def known(self, address: str, tag: str, age_s: float = 0.0) -> Answer | None:
-        """What was answered there; with an age also what is no longer true, if it was a moment ago."""
+        """The cached response of an address; with an age also an outdated one of that age."""
         found = self.kept.get(address)
         if found is None or (found.tag != tag and time.monotonic() - found.made_at >= age_s):
             return None

@@ -1,4 +1,4 @@
-"""Appends points to the blocks and tiers of series; what changes is written together."""
+"""Appends points to the blocks and tiers of series; changes are written together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which runs of a list are wanted, as conditions of the database."""
+"""Filters of runs, as conditions of the database."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WORDS_MOST = 8
 
 @dataclass(frozen=True)
 class RunFilter:
-    """What is not given keeps no run out."""
+    """A filter of runs; a field that is not set matches all."""
 
     experiment: str | None = None
     status: Sequence[str] = ()
@@ -32,9 +32,9 @@ class RunFilter:
     person: str | None = None
     cluster: str | None = None
     text: str | None = None
-    """Words that each must stand somewhere in what people call the run."""
+    """Words that must each occur in the run's names and descriptions."""
     checks: bool = True
-    """Those of `muster cluster check` too."""
+    """Include runs of `muster cluster check`."""
 
     def conditions(self) -> list[ColumnElement[bool]]:
         found: list[ColumnElement[bool]] = []
@@ -59,7 +59,7 @@ class RunFilter:
 
 
 class _Has(ColumnElement[bool]):
-    """Whether a text stands in a column, in small or in capital letters."""
+    """Whether a column contains a text, ignoring case."""
 
     inherit_cache = True
     type = Boolean()
@@ -81,13 +81,13 @@ def _with_ilike(element: _Has, compiler: SQLCompiler, **options: Any) -> str:
 
 @compiles(_Has, "sqlite")
 def _with_like(element: _Has, compiler: SQLCompiler, **options: Any) -> str:
-    # SQLite's LIKE takes ASCII letters as the same by itself; lower() of each text would cost twice the time.
+    # SQLite's LIKE ignores the case of ASCII letters; lower() of each text would take twice the time.
     column, pattern = (compiler.process(part, **options) for part in (element.column, element.pattern))
     return f"{column} LIKE {pattern} ESCAPE '/'"
 
 
 def _called(word: str) -> ColumnElement[bool]:
-    """Whether a word stands in something that people call a run by."""
+    """Whether a word occurs in a run's names and descriptions."""
     columns = _RUNS.c
     texts = (columns.id, columns.display_name, columns.name, columns.experiment, columns.submitted_by)
     return or_(*(_Has(column, word) for column in (*texts, columns.description, cast(columns.tags, Text))))

@@ -1,7 +1,7 @@
-"""Summaries of the series that runs are logging to, kept in memory between deliveries.
+"""A cache of the summaries of series that runs are logging to, between deliveries.
 
-A run's are taken out by whoever writes to it, and put back when that has been committed. So what was rolled back is
-never found here: either nothing was put back, or what was does not agree with the run's count of points.
+A writer takes a run's summaries out, and puts them back after its commit. So nothing that was rolled back is found
+here: either nothing was put back, or it does not match the run's count of points.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ Summaries = dict[tuple[str, str], Summary]
 
 @dataclass
 class KnownSource:
-    """What is known of one source in one attempt."""
+    """The cached state of one source in one attempt."""
 
     summaries: Summaries = field(default_factory=dict)
     tail: tuple[int, int] | None = None
-    """How many rows it has in tails, and how many points in them; None: not known."""
+    """How many rows it has in tails, and how many points in them; None: unknown."""
 
 
 @dataclass
 class KnownRun:
-    """What is known of one run, as of its last point."""
+    """The cached state of one run, as of its last point."""
 
     last_order: int = 0
     sources: dict[tuple[int, str], KnownSource] = field(default_factory=dict)
@@ -40,14 +40,14 @@ class KnownRun:
 
 
 class KnownSeries:
-    """The runs that were written to last; used by the one thread that writes."""
+    """The most recently written runs; used only by the writer's thread."""
 
     def __init__(self) -> None:
         self._runs: OrderedDict[str, KnownRun] = OrderedDict()
         self._num_series = 0
 
     def take(self, run_id: str, last_order: int) -> KnownRun:
-        """What is known of a run that has so many points; empty where that is out of date."""
+        """Take out the state of a run with this count of points; empty where it is outdated."""
         found = self._runs.pop(run_id, None)
         if found is None:
             return KnownRun()
@@ -55,7 +55,7 @@ class KnownSeries:
         return found if found.last_order == last_order else KnownRun()
 
     def put(self, run_id: str, known: KnownRun) -> None:
-        """Keep what was committed."""
+        """Put committed state back."""
         self.take(run_id, -1)
         self._runs[run_id] = known
         self._num_series += known.num_series

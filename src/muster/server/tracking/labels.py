@@ -14,18 +14,18 @@ from muster.server.database.records import upsert
 
 _NUMBER_MOST = 40
 TOOLS_PREFIX = "mlflow."
-"""Tags that a tool sets for itself; people see the others."""
+"""Prefix of tags that tools set for themselves; people see only the others."""
 
 
 def set_params(transaction: Transaction, run_id: str, attempt: int, params: Mapping[str, str]) -> None:
-    """Keep parameters; the same name again, or in a further attempt, replaces what there was."""
+    """Record parameters; the same name again, also in a later attempt, replaces the value."""
     for name, value in params.items():
         row = {"run_id": run_id, "name": name, "value": value, "attempt": attempt, "number": number_in(value)}
         upsert(transaction, tables.params, row, newer="attempt")
 
 
 def number_in(text: str) -> float | None:
-    """The number that a text is; None for any other, and for what has no place in an order."""
+    """The number that a text represents; None for other texts, and for NaN, which cannot be ordered."""
     if len(text) > _NUMBER_MOST:
         return None
     try:

@@ -47,9 +47,9 @@ class Wanted:
     ascending: bool | None = None
     """None: the best first; for other columns the greatest."""
     names: Sequence[str] | None = None
-    """The metrics that are wanted of each; None: all."""
+    """The metrics to list for each; None: all."""
     param: str | None = None
-    """In the order of this parameter: as numbers where it has any."""
+    """Order by this parameter: as numbers where it has any."""
     sort: RunColumn | None = None
 
 
@@ -80,7 +80,7 @@ def list_summaries(connection: Connection, page: Page, wanted: Wanted) -> list[R
 
 
 def summaries_of(connection: Connection, rows: Sequence[RunRow], names: Sequence[str] | None) -> list[RunSummary]:
-    """What is shown of runs, with one query for each kind of part."""
+    """The summaries of runs, with one query per kind of part."""
     ids = [row.id for row in rows]
     params, metrics = load_params(connection, ids), load_run_metrics(connection, ids, names)
     return [message_of(RunSummary, row, params=params.get(row.id, {}), metrics=metrics.get(row.id, {})) for row in rows]
@@ -143,7 +143,7 @@ def _newest_first(connection: Connection, query: Select[Any], page: Page) -> lis
 
 
 def _first_found(connection: Connection, conditions: Sequence[ColumnElement[bool]], page: Page) -> list[RunRow]:
-    """The first page of runs that have words in them, and how many there are: by one look at each run, not two."""
+    """The first page of runs that contain words, and their count, in one pass over the runs."""
     found = select(_RUNS.c.seq).where(*conditions).order_by(_RUNS.c.seq.desc())
     numbers = connection.execute(found).scalars().all()
     page.say_total(len(numbers))
@@ -172,7 +172,7 @@ def _by_param(connection: Connection, query: Select[Any], page: Page, wanted: Wa
 def _in_order(
     connection: Connection, query: Select[Any], page: Page, figure: ColumnElement[Any], ascending: bool
 ) -> list[RunRow]:
-    """Runs that have the figure first, in its order; the cursor is the figure and the run's own number."""
+    """Runs with the figure first, in its order; the cursor is the figure and the run's own number."""
     query = query.add_columns(figure.label("figure"))
     if page.after is not None:
         absent, value, seq = _checked(page.after, is_text=isinstance(figure.type, String))
@@ -191,7 +191,7 @@ def _in_order(
 
 
 def _checked(after: Key, is_text: bool) -> Key:
-    """A cursor, if it is one of a list in this kind of order."""
+    """Validate a cursor of a list in this kind of order."""
     fits = len(after) == 3 and isinstance(after[2], int) and (bool(after[0]) or isinstance(after[1], str) == is_text)
     if not fits:
         raise foreign_cursor()
@@ -213,5 +213,5 @@ def _figures(metric: str, by: SummaryValue, smaller: bool) -> Select[Any]:
         .subquery()
     )
     same = and_(_SERIES.c.run_id == newest.c.run_id, _SERIES.c.last_order == newest.c.last_order)
-    # A last value that is no number has no extremes of its own to be compared by.
+    # A last value that is not a number cannot be compared.
     return select(_SERIES.c.run_id, _SERIES.c.last_number.label("figure")).join(newest, same).where(of_metric)

@@ -1,4 +1,4 @@
-"""The metrics of a run for those who ask: summaries, every point, or series thinned out without losing peaks."""
+"""Reads the metrics of a run: summaries, every point, or series thinned out without losing peaks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ P = TypeVar("P", bound=MetricPoint)
 _SERIES, _BLOCKS, _TAILS = tables.metric_series, tables.metric_blocks, tables.metric_tails
 _SERIES_PER_QUERY = 500
 _WINDOW = 4096
-"""How many orders are looked at together for points in the order of arrival."""
+"""How many orders are read together for points in order of arrival."""
 
 
 def load_points(connection: Connection, ref: str, name: str | None, page: Page) -> list[MetricPoint]:
@@ -82,7 +82,7 @@ def read_series(
 
 
 def load_summaries(connection: Connection, ref: str, name: str | None = None) -> list[MetricSummary]:
-    """What is known of each series of a run."""
+    """The summary of each series of a run."""
     return [summary_view(row) for row in series_rows(connection, find_run(connection, ref).id, name)]
 
 
@@ -134,7 +134,7 @@ def _series_view(row: Row[Any], points: Points) -> MetricSeries:
 def _blocks(
     connection: Connection, run_id: str, rows: Sequence[Row[Any]], tiers: Mapping[int, int]
 ) -> dict[int, Points]:
-    """What the blocks of each series hold at its tier, and what is not in a tier yet at the same density."""
+    """The points of each series' blocks at its tier, and those not in a tier yet, at the same density."""
     found: dict[int, Points] = defaultdict(Points)
     for tier in sorted(set(tiers.values())):
         chosen = [row.number for row in rows if tiers[row.number] == tier and row.stored]
@@ -177,7 +177,7 @@ def _tails(connection: Connection, run_id: str, wanted: set[int]) -> dict[int, P
 def _windows(
     connection: Connection, run_id: str, after: int, name: str | None
 ) -> Iterator[list[tuple[int, MetricPoint]]]:
-    """Stretches of points that follow each other."""
+    """Consecutive ranges of points."""
     end = last_order(connection, run_id)
     rows = {row.number: row for row in series_rows(connection, run_id, name)} if end > after else {}
     while rows and after < end:
@@ -217,7 +217,7 @@ def _in_tails(
 
 
 def _next_order(connection: Connection, run_id: str, bound: int, end: int) -> int:
-    """Just before the next point there may be, beyond a stretch without any."""
+    """The order just before the next possible point, after a range without any."""
     firsts = [
         connection.execute(
             select(func.min(table.c.first_order)).where(table.c.run_id == run_id, table.c.last_order > bound)

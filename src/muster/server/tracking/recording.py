@@ -23,9 +23,9 @@ from muster.wire.runs import MetricPoint
 
 _SERIES, _TAILS, _COUNTS = tables.metric_series, tables.metric_tails, tables.metric_counts
 _TAIL_ROWS, _TAIL_POINTS = 64, 8192
-"""Above either of these, what a source has in tails goes to blocks."""
+"""Above either of these, a source's tails are moved to blocks."""
 _AT_ONCE = 256
-"""So many points for each series of a delivery go to blocks without waiting in a tail."""
+"""With so many points per series, a delivery goes to blocks directly, without a tail."""
 _NAMES_PER_QUERY = 500
 _ALL_SERIES = 4
 """Where a delivery has one in so many series of its run, or more, all series of its source are looked at."""
@@ -65,12 +65,12 @@ _TAIL_OF_SOURCE = select(_TAILS.c.points).where(*_OF_SOURCE).order_by(_TAILS.c.f
 _EMPTY_TAIL = delete(_TAILS).where(*_OF_SOURCE)
 
 TailPoint = list[Json]
-"""As a tail keeps it: the number of its series, its order, value, step and time."""
+"""A point in a tail: the number of its series, its order, value, step and time."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """Who logged: a rank, a node or a client, in one attempt of a run."""
+    """The source of metrics: a rank, a node or a client, in one attempt of a run."""
 
     run_id: str
     attempt: int
@@ -89,9 +89,9 @@ class Batch:
     """By name and type."""
     new: list[tuple[str, str]]
     rows: list[TailPoint]
-    """In the order in which they came."""
+    """In order of arrival."""
     known: Summaries
-    """Of all series of the source that are remembered."""
+    """Cached summaries of all series of the source."""
 
 
 def add_points(transaction: Transaction, run_id: str, points: Sequence[MetricPoint]) -> None:
@@ -151,7 +151,7 @@ def _make_batch(
     missing = {key for key in keys if key not in known}
     if missing and num_series:
         known.update(_load_summaries(transaction, source, missing, num_series))
-    # In the order in which they came, as a series' number says.
+    # In order of arrival, by the series' number.
     new = [key for key in dict.fromkeys(keys) if key not in known] if missing else []
     for index, key in enumerate(new, num_series):
         known[key] = Summary(index)
@@ -168,7 +168,7 @@ def _make_batch(
 def _load_summaries(
     transaction: Transaction, source: Source, keys: Collection[tuple[str, str]], num_series: int
 ) -> dict[tuple[str, str], Summary]:
-    """The known ones of some series; what they end with is left out, since more comes now."""
+    """The recorded summaries of some series, without their last points, since more follow now."""
     if len(keys) * _ALL_SERIES >= num_series:
         rows = transaction.execute(_SERIES_OF_SOURCE, source.key).all()
     else:
@@ -203,13 +203,13 @@ def _change(transaction: Transaction, run_id: str, changed: Sequence[Summary]) -
 
 
 def _drive(transaction: Transaction, statement: Insert | Update, rows: Sequence[tuple[Any, ...]]) -> None:
-    """As the driver takes it: what SQLAlchemy does with each row would take longer than all the rest."""
+    """Execute on the driver: SQLAlchemy's work per row would take longer than everything else."""
     connection = transaction.connection
     connection.exec_driver_sql(_driver_statement(connection.dialect, statement), list(rows))
 
 
 def _json(value: Json) -> str:
-    # What the encoder makes of a number, without the way there.
+    # The encoder's result for a number, without calling it.
     return repr(value) if type(value) is float else write_json(value)
 
 
@@ -227,7 +227,7 @@ def _driver_statement(dialect: Dialect, statement: Insert | Update | Select[Any]
 
 
 def _move_to_blocks(transaction: Transaction, source: Source, batch: Batch) -> None:
-    """Bring what a source has in tails, and what is new of it, to the ends of its series' blocks."""
+    """Move a source's tails and new points to the ends of its series' blocks."""
     waiting = _by_series([*transaction.execute(_TAIL_OF_SOURCE, source.key).scalars(), batch.rows])
     summaries = {summary.number: summary for summary in batch.summaries.values()}
     absent = [number for number in waiting if number not in summaries]

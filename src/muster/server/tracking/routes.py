@@ -23,7 +23,7 @@ from muster.wire.tracking import Facets, MetricSummary, RunColumn, RunParam, Run
 router = APIRouter(tags=["metrics"])
 _MOMENT_S = 1.0
 _FACETS = "/facets"
-"""Their place among the answers; other places are queries, which begin with no `/`."""
+"""Their key in the cache; other keys are queries, which do not begin with `/`."""
 
 
 async def _filter(
@@ -61,7 +61,7 @@ async def list_summaries(
     """
     tag, address = context.answers.tag(context.database.writer.commits), request.url.query
     seen = request.headers.get("if-none-match")
-    # Who asks again and again may hear of a change a second later: many do.
+    # Polling clients, of which there are many, may see a change a second later.
     found = context.answers.known(address, tag, _MOMENT_S if seen else 0.0)
     if seen is not None and seen in (tag, found.tag if found is not None else None):
         return Response(status_code=304, headers={"ETag": seen})

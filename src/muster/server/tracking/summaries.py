@@ -1,4 +1,4 @@
-"""What is known of a series without reading its points. Pure."""
+"""Summaries of series. Pure."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _SMALLER_IS_BETTER = re.compile(
 
 
 def smaller_is_better(name: str) -> bool:
-    """Whether the least value of a metric is its best, as its name says: a loss, an error, a time."""
+    """Whether the least value of a metric is the best, by its name: a loss, an error, a time."""
     words = re.split(r"[^a-zA-Z]+|(?<=[a-z])(?=[A-Z])", name)
     return any(_SMALLER_IS_BETTER.fullmatch(word) for word in words) or bool(re.search(r"loss$", name, re.IGNORECASE))
 
 
 @dataclass
 class Summary:
-    """One series: how much there is of it, where it begins and ends, its extremes."""
+    """One series: its count, its first and last point, its extremes."""
 
     number: int
     num_points: int = 0
@@ -44,7 +44,7 @@ class Summary:
     last_order: int = 0
 
     def take_in(self, points: Points) -> None:
-        """Add points that came after those that are known."""
+        """Add points that follow the known ones."""
         self.take_in_rows(list(zip(points.orders, points.values, points.steps, points.at, strict=True)))
 
     def take_in_rows(self, rows: Sequence[tuple[int, Json, float | None, float]]) -> None:

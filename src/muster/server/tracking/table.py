@@ -1,4 +1,4 @@
-"""The table of runs as many look at it at once: read once for all of them as long as nothing changes."""
+"""The table of runs, cached: read once for all clients while nothing changes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from muster.wire.workspace import TOTAL_HEADER
 
 
 def answer(context: Context, connection: Connection, page: Page, wanted: listing.Wanted, tag: str) -> Answer:
-    """A page of runs with what they logged and how they are getting on."""
+    """A page of runs with their metrics and progress."""
     rows = listing.list_rows(connection, page, wanted)
     found = listing.summaries_of(connection, rows, wanted.names)
     body = json.dumps(to_json(_with_life(context, connection, rows, found)), separators=(",", ":")).encode()

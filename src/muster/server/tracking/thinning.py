@@ -1,4 +1,4 @@
-"""Which points of a long series are shown: the ends, and the least and the greatest of every stretch. Pure."""
+"""Thins out long series: keeps the ends, and the least and the greatest value of every interval. Pure."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from muster.wire.codec import Json
 
 TIER_STRETCHES = (16, 128, 1024)
-"""How many points one stretch of each tier stands for; the largest is a whole block."""
+"""How many points one interval of each tier covers; the largest is a whole block."""
 
 
 def thin(values: Sequence[Json], most: int) -> list[int]:
-    """Which values to keep: the first, the last, and of each stretch the least, the greatest and one that is no number.
+    """Which values to keep: the first, the last, and of each interval the least, the greatest and one non-number.
 
-    So no peak gets lost, nor a step at which a loss was not a number.
+    So neither a peak is lost, nor a step at which a loss was not a number.
     """
     if len(values) <= most:
         return list(range(len(values)))
@@ -29,7 +29,7 @@ def thin(values: Sequence[Json], most: int) -> list[int]:
 
 
 def stand_outs(values: Sequence[Json], stretch: int, is_first: bool = False) -> list[int]:
-    """Of every so many values in a row those that stand out: what a tier keeps. A series' very first stays too."""
+    """The extreme values of every interval, which a tier keeps, and a series' first value."""
     are_numbers = _are_numbers(values)
     kept: set[int] = {0} if is_first else set()
     for begin in range(0, len(values), stretch):
@@ -44,7 +44,7 @@ def tier_for(count: int, most: int) -> int:
 
 
 def number(value: Json) -> float | None:
-    """A value that can be compared; None for one that is no number."""
+    """A comparable value; None for one that is not a number."""
     return value if isinstance(value, int | float) and not isinstance(value, bool) and value == value else None
 
 
@@ -57,7 +57,7 @@ def _are_numbers(values: Sequence[Json]) -> bool:
 def _standing_out(values: Sequence[Json], begin: int, end: int, are_numbers: bool) -> tuple[int, ...]:
     part = values[begin:end]
     if are_numbers:
-        # As the language does it itself: this is called for every few points of a chart.
+        # Inlined for speed: this is called for every few points of a chart.
         return begin + part.index(min(part)), begin + part.index(max(part))  # type: ignore[type-var]
     numbers = [number(value) for value in part]
     finite = [index for index, found in enumerate(numbers) if found is not None]

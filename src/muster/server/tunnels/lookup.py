@@ -1,4 +1,4 @@
-"""Which node of a run a tunnel leads to."""
+"""Finds the node of a run that a tunnel leads to."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class RunningNode:
 
 @dataclass(frozen=True)
 class Running:
-    """The run that somebody wants to enter."""
+    """A run that somebody wants to enter."""
 
     run: str
     status: str
@@ -39,7 +39,7 @@ class Running:
 
 
 def load(connection: Connection, ref: str) -> Running:
-    """A run with the nodes of its last attempt on which it runs now."""
+    """A run with the nodes on which its last attempt is running."""
     run = find_run(connection, ref)
     attempts, placements = tables.attempts, tables.placements
     rows = connection.execute(
@@ -58,7 +58,7 @@ def load(connection: Connection, ref: str) -> Running:
 
 
 def chosen_node(running: Running, wanted: NewTunnel) -> int:
-    """The rank of the node that is meant; raises what a person should read. Pure."""
+    """The rank of the requested node; raises an error for people. Pure."""
     run = running.run
     if not running.nodes:
         if running.status in _STILL_TO_COME:

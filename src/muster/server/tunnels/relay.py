@@ -1,4 +1,4 @@
-"""Two connections that are one stream: what comes from one goes to the other, no faster than that takes it."""
+"""Joins two connections into one stream, with backpressure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from muster.host.tunnels import keep_alive
 
 BUFFER_BYTES = 256 << 10
 _LAST_BYTES_S = 10.0
-"""In which an end takes what is left once the other has gone."""
+"""How long an end may take to read the rest once the other is gone."""
 
 
 class End(asyncio.Protocol):
@@ -28,7 +28,7 @@ class End(asyncio.Protocol):
             keep_alive(connection)
 
     def join(self, peer: End) -> None:
-        """Let bytes flow, both ways."""
+        """Start relaying, both ways."""
         for one, other in ((self, peer), (peer, self)):
             one._peer = other
         for one in (self, peer):
@@ -40,7 +40,7 @@ class End(asyncio.Protocol):
         return self._lost or self._transport.is_closing()
 
     def close(self) -> None:
-        """Send what is left, for a while, and go."""
+        """Send what is left, within a limit, and close."""
         if not self._lost:
             self._transport.close()
             asyncio.get_running_loop().call_later(_LAST_BYTES_S, self._abort)
@@ -64,7 +64,7 @@ class End(asyncio.Protocol):
             self._peer._transport.resume_reading()
 
     def eof_received(self) -> bool:
-        # Ends say by a frame that nothing more comes; an end of the connection is the end of the tunnel.
+        # Ends signal by a frame that nothing more follows; the end of the connection is the end of the tunnel.
         return False
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -75,6 +75,6 @@ class End(asyncio.Protocol):
 
 
 def switch(transport: Any, protocol: str) -> None:
-    """Tell whoever asked that the connection is a stream from now on."""
+    """Send the response that switches the connection to a stream."""
     head = f"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\n\r\n"
     cast(asyncio.Transport, transport).write(head.encode())

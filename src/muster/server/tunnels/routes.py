@@ -1,4 +1,4 @@
-"""Tunnels: asked for by a person, dialled by an agent, joined here."""
+"""Tunnels: requested by a person, dialled by an agent, joined here."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Make = Callable[[Callable[[], None]], End]
 
 @router.post("/runs/{ref}/tunnels", status_code=201)
 async def open_tunnel(run: EnterRun, body: NewTunnel, context: ContextOf, caller: CallerOf) -> TunnelView:
-    """A way into a run's node: its agent is asked to dial, and the caller comes with `POST tunnels/ID`."""
+    """Open a tunnel to a run's node: its agent is asked to dial, and the caller continues with `POST tunnels/ID`."""
     running = await context.database.read(lambda connection: lookup.load(connection, run))
     node_rank = lookup.chosen_node(running, body)
     node = running.nodes[node_rank].name
@@ -51,13 +51,13 @@ async def enter_from_node(tunnel_id: str, request: Request, context: ContextOf, 
 
 @router.post("/agents/{node}/tunnels/{tunnel_id}/refusal", status_code=204)
 async def refuse(tunnel_id: str, body: TunnelRefusal, context: ContextOf, node: NodeOf) -> Response:
-    """Why the node's end does not come."""
+    """Record why the node cannot open its end."""
     context.tunnels.refuse(tunnel_id, node, body.message, body.hint)
     return Response(status_code=204)
 
 
 class Upgraded(Response):
-    """Instead of an answer: the connection itself becomes one end of a tunnel."""
+    """In place of a response: the connection itself becomes one end of a tunnel."""
 
     def __init__(self, use: Callable[[Make], None]) -> None:
         super().__init__(status_code=101)

@@ -1,6 +1,6 @@
-"""Tunnels that wait for an end, and those that are joined. Lives on the event loop, and in no database.
+"""Tunnels that wait for an end, and joined ones. Lives on the event loop, in memory only.
 
-A server that ends takes its tunnels along: both ends notice, and a client says that it was cut.
+Tunnels end with the server: both ends notice, and a client reports that it was cut.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from muster.wire.tunnels import TunnelTarget
 
 @dataclass
 class Tunnel:
-    """One tunnel, from the request for it to the end of its first end."""
+    """One tunnel, from its request until either end closes."""
 
     order: TunnelOrder
     node: str
@@ -30,7 +30,7 @@ class Tunnel:
     expiry: asyncio.TimerHandle
     ends: list[End] = field(default_factory=list)
     is_claimed: bool = False
-    """A person's end has come and waits for the node's."""
+    """The person's end is connected and waits for the node's."""
 
 
 @dataclass
@@ -40,18 +40,18 @@ class Tunnels:
     _tunnels: dict[str, Tunnel] = field(default_factory=dict)
 
     def open(self, run: str, attempt: int, node: str, target: TunnelTarget, caller: Caller) -> Tunnel:
-        """A tunnel that waits for both its ends."""
+        """Open a tunnel that waits for both its ends."""
         refuse_too_many(len(self._tunnels), sum(tunnel.node == node for tunnel in self._tunnels.values()), node)
         loop = asyncio.get_running_loop()
         order = TunnelOrder(secrets.token_urlsafe(24), run, attempt, target)
         expiry = loop.call_later(TUNNEL_DIAL_S, self._expire, order.id)
         tunnel = self._tunnels[order.id] = Tunnel(order, node, caller, loop.create_future(), expiry)
-        # Nobody may be there to hear of it.
+        # Nobody may be waiting for it.
         tunnel.arrived.add_done_callback(lambda future: future.cancelled() or future.exception())
         return tunnel
 
     def waiting_for(self, node: str) -> tuple[TunnelOrder, ...]:
-        """What a node's agent is to dial."""
+        """The tunnels that a node's agent must dial."""
         return tuple(
             tunnel.order
             for tunnel in self._tunnels.values()
@@ -59,7 +59,7 @@ class Tunnels:
         )
 
     def from_node(self, tunnel_id: str, node: str, make: Callable[[Callable[[], None]], End]) -> None:
-        """The node's end has come. `make` turns its connection into an end, which says when it is lost."""
+        """The node's end is connected. `make` turns its connection into an end, which reports when it is lost."""
         tunnel = self._tunnels.get(tunnel_id)
         if tunnel is None or tunnel.node != node or tunnel.arrived.done():
             raise _unknown()
@@ -68,13 +68,13 @@ class Tunnels:
         tunnel.arrived.set_result(end)
 
     def refuse(self, tunnel_id: str, node: str, message: str, hint: str) -> None:
-        """The node says why it does not come."""
+        """The node refuses, with a reason."""
         tunnel = self._tunnels.get(tunnel_id)
         if tunnel is not None and tunnel.node == node and not tunnel.arrived.done():
             tunnel.arrived.set_exception(errors.Conflict(message, hint))
 
     async def node_end(self, tunnel_id: str, caller: Caller) -> Tunnel:
-        """A person's end has come: wait for the node's."""
+        """The person's end is connected: wait for the node's."""
         tunnel = self._tunnels.get(tunnel_id)
         if tunnel is None or tunnel.caller != caller or tunnel.is_claimed:
             raise _unknown()
@@ -97,16 +97,16 @@ class Tunnels:
         tunnel.ends.append(end)
         tunnel.ends[0].join(end)
         if tunnel.ends[0].lost:
-            # It went in the moment before.
+            # It closed a moment before.
             self._drop(tunnel)
 
     def keep(self, holds: Callable[[Caller], bool]) -> None:
-        """End the tunnels of those who may do less than when they opened them."""
+        """End the tunnels of callers whose rights have shrunk."""
         for tunnel in [tunnel for tunnel in self._tunnels.values() if not holds(tunnel.caller)]:
             self._drop(tunnel)
 
     def close(self) -> None:
-        """The server ends."""
+        """The server shuts down."""
         for tunnel in list(self._tunnels.values()):
             self._drop(tunnel)
 
@@ -124,7 +124,7 @@ class Tunnels:
         self._drop(tunnel)
 
     def _drop(self, tunnel: Tunnel) -> None:
-        """The tunnel is over, with all that is left of it."""
+        """Remove an ended tunnel, and close what is left of it."""
         self._tunnels.pop(tunnel.order.id, None)
         tunnel.expiry.cancel()
         for end in tunnel.ends:
@@ -132,7 +132,7 @@ class Tunnels:
 
 
 def refuse_too_many(open_now: int, on_node: int, node: str) -> None:
-    """Refuse one tunnel more than there may be. Pure."""
+    """Refuse a tunnel beyond the limit. Pure."""
     hint = "End some of them: shells, forwarded connections and stacks that are being read count."
     if open_now >= TUNNELS_MOST:
         raise errors.Conflict(f"this server has {open_now} open tunnels, as many as it takes", hint)
