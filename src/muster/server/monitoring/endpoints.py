@@ -41,16 +41,16 @@ class EndpointFigures(Collector):
         batch = GaugeMetricFamily("muster_deployment_batch_size", "Requests that the model got together.", labels=_OF)
         open_now = GaugeMetricFamily("muster_deployment_requests_open", "Requests under way.", labels=_OF)
         for item in self._deployments:
-            asked, model = item.requests, item.replicas or ServingFigures(item.name)
+            requests, model = item.requests, item.replicas or ServingFigures(item.name)
             batch.add_metric(_labels(item), model.batch_mean)
-            if asked is None:
+            if requests is None:
                 continue
-            for code, count in asked.codes.items():
+            for code, count in requests.codes.items():
                 answers.add_metric((*_labels(item), code), count)
-            for quantile, value in (("0.5", asked.p50_ms), ("0.95", asked.p95_ms), ("0.99", asked.p99_ms)):
+            for quantile, value in (("0.5", requests.p50_ms), ("0.95", requests.p95_ms), ("0.99", requests.p99_ms)):
                 latency.add_metric((*_labels(item), quantile), value / 1000)
-            queue.add_metric(_labels(item), max(asked.queue_p95_ms, model.queue_p95_ms) / 1000)
-            open_now.add_metric(_labels(item), asked.in_flight)
+            queue.add_metric(_labels(item), max(requests.queue_p95_ms, model.queue_p95_ms) / 1000)
+            open_now.add_metric(_labels(item), requests.in_flight)
         yield from (answers, latency, queue, batch, open_now)
 
 

@@ -43,7 +43,7 @@ async def leave(request: Request, context: ContextOf, to: str = "/portal/") -> R
         return _not_signed_in(error)
     verifier, begun = secrets.token_urlsafe(48), int(time.time())
     kept = f"{begun}.{verifier}.{base64.urlsafe_b64encode(_inside(to).encode()).decode()}"
-    asked = {
+    parameters = {
         "client_id": state.config.client_id,
         "response_type": "code",
         "scope": _SCOPE,
@@ -54,7 +54,7 @@ async def leave(request: Request, context: ContextOf, to: str = "/portal/") -> R
     }
     headers = {"Set-Cookie": _cookie(request, kept, _WAIT_S), "Cache-Control": "no-store"}
     joint = "&" if "?" in address else "?"
-    return RedirectResponse(f"{address}{joint}{urlencode(asked)}", 302, headers)
+    return RedirectResponse(f"{address}{joint}{urlencode(parameters)}", 302, headers)
 
 
 @router.get(_BACK)
@@ -112,10 +112,11 @@ def _cookie(request: Request, value: str, seconds: int) -> str:
 
 def _not_signed_in(error: errors.MusterError) -> Response:
     style = f"{BASE_PATH}/{portal_assets().digest}/style.css"
-    said = " ".join(f"<p>{html.escape(text)}</p>" for text in (error.message, error.hint) if text)
+    paragraphs = " ".join(f"<p>{html.escape(text)}</p>" for text in (error.message, error.hint) if text)
     page = (
         f'<!doctype html><html lang="en"><title>Muster</title><link rel="stylesheet" href="{style}">'
-        f'<main class="signin"><h1>Not signed in</h1>{said}<p><a href="/portal/sign-in">Sign in</a></p></main></html>'
+        f'<main class="signin"><h1>Not signed in</h1>{paragraphs}'
+        '<p><a href="/portal/sign-in">Sign in</a></p></main></html>'
     )
     status = 403 if isinstance(error, errors.AccessDenied) else 404 if isinstance(error, errors.NotFound) else 502
     return HTMLResponse(page, status, {**HEADERS, "Cache-Control": "no-store"})

@@ -77,8 +77,8 @@ class BlockRows:
     def _add_to_tiers(self, series: int, part: int, block: Points) -> None:
         for tier, stretch in enumerate(TIER_STRETCHES, 1):
             # So many blocks of points come to about two blocks of a tier, which is rewritten as it fills.
-            group, place = divmod(part, stretch)
-            held = self._load(series, tier, group) if place else Points()
+            group, position = divmod(part, stretch)
+            held = self._load(series, tier, group) if position else Points()
             held.extend(block.chosen(stand_outs(block.values, stretch, is_first=part == 0)))
             self._changed[series, tier, group] = held
 

@@ -83,8 +83,8 @@ async def facets(context: ContextOf) -> Response:
     tag = context.answers.tag(context.database.writer.commits)
     found = context.answers.known(_FACETS, tag)
     if found is None:
-        told = await context.database.read(listing.load_facets)
-        found = Answer(tag, json.dumps(to_json(told), separators=(",", ":")).encode(), {})
+        loaded = await context.database.read(listing.load_facets)
+        found = Answer(tag, json.dumps(to_json(loaded), separators=(",", ":")).encode(), {})
         context.answers.keep(_FACETS, found)
     return Response(found.body, media_type="application/json")
 

@@ -46,14 +46,14 @@ def _with_life(
 
 def _alive(context: Context, row: RunRow, one: RunSummary, progress: Progress | None, now: float) -> RunSummary:
     verdict = verdict_of(row)
-    said = verdict.message if verdict is not None and row.status != states.COMPLETED else ""
+    message = verdict.message if verdict is not None and row.status != states.COMPLETED else ""
     if row.status in states.TERMINAL:
-        return replace(one, progress=progress, verdict=said)
+        return replace(one, progress=progress, verdict=message)
     seen = outlooks.outlook(context, row, progress, now)
     return replace(
         one,
         progress=progress,
-        verdict=said,
+        verdict=message,
         reason=reason(context, row),
         starts_at=seen.starts_at,
         ends_between=seen.ends_between,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from muster.cli.console import Paint
-from muster.cli.plotting import picture
+from muster.cli.plotting import image_file
 from muster.cli.plotting.curves import Curve, curves_of, smoothed
 from muster.cli.plotting.terminal import drawing
 from muster.errors import UserError
@@ -66,10 +66,10 @@ def test_a_logarithmic_axis_has_no_room_for_nothing() -> None:
 def test_pictures_are_written_by_their_names(tmp_path: Path) -> None:
     curves = [Curve("$a_b$ <x>", [0, 1], [1.0, 2.0])]
     for name, beginning in (("a.png", b"\x89PNG"), ("b.svg", b"<?xml")):
-        picture.write(curves, "$loss", "step", tmp_path / name)
+        image_file.write(curves, "$loss", "step", tmp_path / name)
         assert (tmp_path / name).read_bytes().startswith(beginning)
     with pytest.raises(UserError, match="has to end in"):
-        picture.require(tmp_path / "a.txt")
+        image_file.require(tmp_path / "a.txt")
 
 
 def test_steps_on_the_axis_are_whole_numbers() -> None:

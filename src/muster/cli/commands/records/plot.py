@@ -11,7 +11,7 @@ from typing import Annotated
 from muster.cli.commands.records.metrics import unknown_metric
 from muster.cli.console import Paint, columns, print_lines, say
 from muster.cli.options import argument, complete_runs, option, switch
-from muster.cli.plotting import picture
+from muster.cli.plotting import image_file
 from muster.cli.plotting.curves import Curve, curves_of, smoothed
 from muster.cli.plotting.terminal import drawing
 from muster.client.api import Client
@@ -28,9 +28,9 @@ def plot(
     log: Annotated[bool, switch("A logarithmic axis.", "--log")] = False,
     smooth: Annotated[float, option("0…0.99", "A running mean: 0.9 is a smooth curve.", min=0.0, max=0.99)] = 0.0,
     all_ranks: Annotated[bool, switch("A curve for each rank, not only for the first.", "--all-ranks")] = False,
-    to: Annotated[Path | None, option("FILE", "Write a picture: .png, .svg or .pdf.")] = None,
+    to: Annotated[Path | None, option("FILE", "Write an image: .png, .svg or .pdf.")] = None,
 ) -> None:
-    """Draw a metric of runs, in the terminal or as a picture.
+    """Draw a metric of runs, in the terminal or as an image.
 
     \b
     Examples:
@@ -41,14 +41,14 @@ def plot(
     if len(names) < 2:
         raise UserError(f"plot {names[0]}: give at least one run, and then the metric.", "muster plot @latest loss")
     if to is not None:
-        picture.require(to)
+        image_file.require(to)
     *runs, metric = names
     client = connect_to_read()
     curves = _load(client, runs, metric, by_time, all_ranks)
     if smooth:
         curves = [smoothed(curve, smooth) for curve in curves]
     if to is not None:
-        picture.write(curves, metric, "seconds" if by_time else "step", to, log)
+        image_file.write(curves, metric, "seconds" if by_time else "step", to, log)
         say(f"wrote {to}")
         return
     room = columns(sys.stdout) or _IN_A_PIPE

@@ -18,7 +18,7 @@ def require(path: Path) -> None:
     if path.suffix.lower() not in KINDS:
         raise UserError(f"--to {path}: the name has to end in {', '.join(KINDS[:-1])} or {KINDS[-1]}.")
     if find_spec("matplotlib") is None:
-        raise MissingExtra("a picture needs matplotlib", f"{install_command('plot')}, or leave out --to.")
+        raise MissingExtra("an image needs matplotlib", f"{install_command('plot')}, or leave out --to.")
 
 
 def write(curves: Sequence[Curve], title: str, along: str, path: Path, log: bool = False) -> None:
