@@ -34,7 +34,7 @@ PANELS = {
         "metrics": Word(
             "records.metrics:metrics", "Print what a run logged: a line for each metric, or one metric's history."
         ),
-        "plot": Word("records.plot:plot", "Draw a metric of runs, in the terminal or as a picture."),
+        "plot": Word("records.plot:plot", "Draw a metric of runs, in the terminal or as an image."),
         "compare": Word(
             "records.compare:compare", "Show how two runs differ: command, inputs, code, packages, machines, metrics."
         ),
