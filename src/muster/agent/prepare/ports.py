@@ -38,7 +38,7 @@ def hold(
     _make_folder(folder)
     held: list[HeldPort] = []
     for port in _candidates(preferred):
-        if (port in avoid and port != chosen) or any(port == one.port for one in held):
+        if (port in avoid and port != chosen) or any(port == other.port for other in held):
             continue
         lock = FileLock(folder / str(port), all_users=True).try_acquire()
         if lock is None:
@@ -53,8 +53,8 @@ def hold(
         held.append(HeldPort(port, lock))
         if len(held) == count:
             return held
-    for one in held:
-        one.lock.release()
+    for other in held:
+        other.lock.release()
     raise _trouble(
         f"no {count} free ports were found (asked for {preferred or 'any'}, tried {_UPWARDS} above it and others). "
         f"End what listens there, or set MASTER_PORT to a free port."

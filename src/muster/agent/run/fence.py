@@ -53,8 +53,8 @@ class Fence(threading.Thread):
         listening = frozenset(_listening())
         new = listening - self._known
         if new:
-            mine = [process.pid for process in processes.descendants([os.getpid()], processes.table())]
-            self._close(mine, set(new))
+            own_pids = [process.pid for process in processes.descendants([os.getpid()], processes.table())]
+            self._close(own_pids, set(new))
         self._known = listening
 
     def _close(self, pids: Iterable[int], wanted: set[str]) -> None:

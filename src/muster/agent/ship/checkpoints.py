@@ -103,8 +103,10 @@ class Publisher(threading.Thread):
             with watched.lock:
                 self._renames.collect()
                 now = time.time()
-                there = despite_shortages(lambda: look(watched.paths.checkpoints, watched.renamed, watched.taken, now))
-                for entry in there:
+                entries = despite_shortages(
+                    lambda: look(watched.paths.checkpoints, watched.renamed, watched.taken, now)
+                )
+                for entry in entries:
                     if watched.refused or watched.unwanted.is_set():
                         return
                     if entry.settled and self._publish(watched, entry):

@@ -49,7 +49,7 @@ class Watched:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
-    def apart(self) -> str:
+    def staging_folder(self) -> str:
         """The folder of an attempt's files until it has succeeded."""
         node = f"node_{self.order.node_rank}/" if self.order.num_nodes > 1 else ""
         return f"attempts/{self.order.run}.{self.order.attempt}/{node}"
@@ -136,7 +136,7 @@ class Sender(threading.Thread):
                 if facts.name is None and now - facts.mtime_ns / 1e9 > _LEFT_ALONE_S
             }
             if fresh:
-                names = {path: f"{watched.apart}{path}" for path in fresh}
+                names = {path: f"{watched.staging_folder}{path}" for path in fresh}
                 self._send(watched, item, access, fresh, names)
                 known.update({path: replace(facts, name=names[path]) for path, facts in fresh.items()})
                 write_json(watched.paths.sent_outputs, to_json(watched.sent))
@@ -185,9 +185,9 @@ class Sender(threading.Thread):
         if order.num_nodes > 1:
             succeeded, names = self._claim(watched, item, found)
         if not succeeded:
-            apart: dict[str, str] = {path: f"{watched.apart}{path}" for path in found}
-            self._send(watched, item, access, found, apart)
-            return [f"output {item.name} of the failed attempt is kept apart: {_below(label, watched.apart)}"]
+            staged: dict[str, str] = {path: f"{watched.staging_folder}{path}" for path in found}
+            self._send(watched, item, access, found, staged)
+            return [f"output {item.name} of the failed attempt is kept apart: {_below(label, watched.staging_folder)}"]
         wanted = {path: name for path, name in names.items() if name is not None}
         self._send(watched, item, access, {path: found[path] for path in wanted}, wanted, at_end=True)
         size = shown(sum(found[path].size for path in wanted))
@@ -205,8 +205,8 @@ class Sender(threading.Thread):
         """Deliver an output that is one file; other files are kept with the run."""
         name = last_part(access)
         if watched.order.num_nodes > 1:
-            mine = {name: found[name]} if name in found else {}
-            succeeded, names = self._claim(watched, item, mine)
+            own = {name: found[name]} if name in found else {}
+            succeeded, names = self._claim(watched, item, own)
             succeeded = succeeded and names.get(name) == name
         if succeeded and name in found:
             self._send(watched, item, access, {name: found[name]}, {name: ""})

@@ -27,8 +27,8 @@ def curves_of(
     wanted = ranks if all_ranks else ranks[:1]
     curves = []
     for rank in wanted:
-        mine = sorted((one for one in found if (one.rank if one.rank is not None else -1) == rank), key=_attempt)
-        points = [point for one in mine for point in _points(one, by_time, begin)]
+        of_rank = sorted((one for one in found if (one.rank if one.rank is not None else -1) == rank), key=_attempt)
+        points = [point for one in of_rank for point in _points(one, by_time, begin)]
         name = f"{label} rank {rank}" if all_ranks and rank >= 0 and len(ranks) > 1 else label
         if points:
             curves.append(Curve(name, [x for x, _ in points], [y for _, y in points]))
