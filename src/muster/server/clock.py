@@ -34,7 +34,7 @@ def follow(transaction: Transaction) -> None:
 
 def shift(transaction: Transaction, jump_s: float) -> None:
     """Shift the times of records that have not ended."""
-    log.warning("the clock of this machine was set by %+.1f s: the times of what is under way move with it", jump_s)
+    log.warning("the clock of this machine was set by %+.1f s: times of open records are shifted with it", jump_s)
     runs, attempts, nodes, deliveries = tables.runs, tables.attempts, tables.node_states, tables.deliveries
     open_runs = runs.c.status.not_in(states.TERMINAL)
     for table, where, columns in (

@@ -167,4 +167,4 @@ def _run_logged(work: Callable[[], object]) -> None:
     try:
         work()
     except Exception:
-        log.exception("work in the background failed")
+        log.exception("a background task failed")

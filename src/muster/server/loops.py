@@ -51,7 +51,7 @@ async def kept_up(loop_of: Callable[[Context], Awaitable[None]], context: Contex
         try:
             return await loop_of(context)
         except Exception:
-            log.exception("%s ended by a fault; it is begun again", loop_of.__name__)
+            log.exception("%s failed; it is restarted", loop_of.__name__)
             await asyncio.sleep(WATCH_S)
             context.hub.changed(queue=True)
 
@@ -176,7 +176,7 @@ async def watch_nodes(context: Context) -> None:
                     # If its engine is still starting it, it is requested again in the next round.
                     await ensure_agents(context, [(cluster, node)])
         except Exception:
-            log.exception("watching over the nodes failed; it is tried again")
+            log.exception("watching the nodes failed; it is tried again")
 
 
 async def _note_endings(context: Context, open_nodes: set[str]) -> set[str]:
@@ -213,7 +213,7 @@ async def keep_records(context: Context) -> None:
     try:
         await asyncio.to_thread(_find_unrecorded, context)
     except Exception:
-        log.exception("the records in the store were not looked through")
+        log.exception("the records in the store could not be read")
     while True:
         await asyncio.sleep(RECORD_S)
         if not context.disk.full:
@@ -304,7 +304,7 @@ async def watch_disk(context: Context) -> None:
             else:
                 await asyncio.to_thread(Reserve(context.paths.reserve).keep, context.database.file)
         except Exception:
-            log.exception("watching over the disk failed; it is tried again")
+            log.exception("watching the disk failed; it is tried again")
         await asyncio.sleep(WATCH_S)
 
 
@@ -329,5 +329,5 @@ async def publish_streams(context: Context) -> None:
             for run, attempt in await asyncio.to_thread(lambda: list(context.files.streams.attempts())):
                 await asyncio.to_thread(context.files.streams.publish, context.files.store, run, attempt, False)
         except Exception:
-            log.exception("the workspace store did not take what runs print; it is tried again")
+            log.exception("the output of runs could not be copied to the workspace store; it is tried again")
         await asyncio.sleep(PUBLISH_S)

@@ -96,7 +96,7 @@ def main() -> None:
         _say_last_words(options, str(error))
         sys.exit(2)
     except Exception as error:
-        log.exception("the server ends by a fault")
+        log.exception("the server failed and exits")
         _say_last_words(options, f"{type(error).__name__}: {error}")
         sys.exit(1)
 

@@ -43,7 +43,7 @@ class NodeEnvironments:
                 yield packed
             return
         except Failed as error:
-            log.warning("%s (%s) did not come from other nodes, and is made here: %s", what, key, error)
+            log.warning("%s (%s) could not be fetched from other nodes, and is built here: %s", what, key, error)
         yield None
 
     def keep(self, key: str, opened: Opened, what: str) -> None:
@@ -83,7 +83,7 @@ class NodeEnvironments:
             with opened() as folder:
                 bundles.link.keep_environment(key, bundles.offer(key, folder, what))
         except (Failed, Failure, OSError, *Trouble) as error:
-            log.warning("%s (%s) is not given to other nodes: %s", what, key, error)
+            log.warning("%s (%s) cannot be shared with other nodes: %s", what, key, error)
             self._release(key)
         finally:
             bundles.link.close()

@@ -45,7 +45,7 @@ class Fence(threading.Thread):
             try:
                 self.look()
             except Exception:
-                log.exception("ports could not be looked at")
+                log.exception("ports could not be scanned")
             time.sleep(LOOK_S)
 
     def look(self) -> None:
@@ -76,7 +76,7 @@ class Fence(threading.Thread):
     def _attach(self, listener: socket.socket, allowed: list[Network], pid: int) -> None:
         try:
             answer_only(listener, allowed)
-            log.info("%s of process %d answers %s alone", listener.getsockname()[:2], pid, self._subnet)
+            log.info("%s of process %d answers only %s", listener.getsockname()[:2], pid, self._subnet)
         except OSError as error:
             what = "is open to all, as its owner wants it" if error.errno == errno.EPERM else f"stays open: {error}"
             log.info("%s of process %d %s", listener.getsockname()[:2], pid, what)

@@ -140,7 +140,7 @@ class KeeperPool:
             socket.send_fds(self._channel.socket, [kept.launch], descriptors, socket.MSG_DONTWAIT)
         except OSError as error:
             # Closing the keeper's end reports the failure for this attempt.
-            log.warning("the nursery did not take the request of %s: %s", kept.key, error)
+            log.warning("the nursery did not accept the request of %s: %s", kept.key, error)
         theirs.close()
 
     def stop(self, key: AttemptKey, grace_s: float, reason: str) -> None:
@@ -199,7 +199,7 @@ class KeeperPool:
         """Whether a keeper that its nursery never started is requested again; a started one would have reported."""
         if kept.pid is not None or kept.told_to_stop or kept.launches >= _LAUNCHES:
             return False
-        log.warning("the keeper of %s is asked for again", kept.key)
+        log.warning("the keeper of %s is requested again", kept.key)
         ours, theirs = socket.socketpair()
         kept.channel, kept.silent, kept.launches = Channel(ours), False, kept.launches + 1
         self._ask_nursery(kept, theirs)

@@ -112,7 +112,7 @@ class Publisher(threading.Thread):
                     if entry.settled and self._publish(watched, entry):
                         watched.taken[entry.path.name] = entry.signature
         except OSError as error:
-            log.warning("the checkpoints of %s cannot be taken: %s", watched.order.key, error)
+            log.warning("the checkpoints of %s cannot be read: %s", watched.order.key, error)
 
     def _publish(self, watched: Watched, entry: Entry) -> bool:
         """Send one checkpoint, with retries; False when it changed meanwhile."""
@@ -128,13 +128,13 @@ class Publisher(threading.Thread):
                     return True
                 except UserError as error:
                     watched.refused = isinstance(error, (Conflict, NotFound))
-                    log.warning("%s: the checkpoint %s is not taken: %s", watched.order.key, entry.path.name, error)
+                    log.warning("%s: the checkpoint %s is refused: %s", watched.order.key, entry.path.name, error)
                     return False
                 except Trouble as error:
                     log.info("%s: %s was not sent, trying again: %s", watched.order.key, entry.path.name, error)
                     watched.unwanted.wait(backoff.next_s())
         except FileNotFoundError:
-            log.info("%s: %s went away before it could be taken", watched.order.key, entry.path.name)
+            log.info("%s: %s disappeared before it could be sent", watched.order.key, entry.path.name)
         finally:
             shutil.rmtree(staged, ignore_errors=True)
         return False
@@ -189,7 +189,7 @@ def fetch(
                 for file in files:
                     _fetch_file(file, partial / file.target, checkpoint, order.run, link)
         except (Damaged, NotFound) as error:
-            log.warning("%s: the checkpoint %s is passed over: %s", order.key, checkpoint, error)
+            log.warning("%s: the checkpoint %s is skipped: %s", order.key, checkpoint, error)
             which = "the one before it" if damaged else "the newest checkpoint"
             damaged.append(f"{which} is damaged and passed over: {error}")
             shutil.rmtree(partial, ignore_errors=True)

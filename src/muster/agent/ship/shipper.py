@@ -275,7 +275,7 @@ class Shipper(threading.Thread):
                 log.info("%s cannot be read now: %s", path, error)
                 self._short = True
                 return None
-            log.warning("%s cannot be read, so what it still held is lost: %s", path, error)
+            log.warning("%s cannot be read, so its rest is lost: %s", path, error)
             text = f"{piece.size:,} bytes of {stream.name} are lost: it cannot be read ({error.strerror})"
             self._outbox.append(Event(*key, time.time(), Noted(text, "error")))
             stream.update_size(0)

@@ -121,7 +121,7 @@ class Writer:
                 self._commit(begun)
             except BaseException as error:
                 # Whatever it is: waiting callers must get it, and later ones must be served.
-                log.exception("a write broke off")
+                log.exception("a write failed")
                 for item in begun:
                     if not item.future.done():
                         item.future.set_exception(error)

@@ -210,7 +210,7 @@ class _Gate:
         except _ReaderAsleepError:
             log.info("%s: the client stopped reading, and is disconnected", scope["path"])
         except _TokenEndedError:
-            log.info("%s: the token of %s has ended, and so does the answer", scope["path"], deed.caller)
+            log.info("%s: the token of %s has expired, so the response ends", scope["path"], deed.caller)
         finally:
             audit.CURRENT.reset(reset)
         if status == 403 or (status < 300 and deed.is_kept and not deed.is_recorded):

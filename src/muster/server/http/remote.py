@@ -192,7 +192,7 @@ async def _answer_call(request: Path, socket_path: Path) -> None:
         reader, writer = await asyncio.open_unix_connection(str(socket_path))
     except OSError as error:
         # This server is shutting down and the next one will answer it; or it is retried in a moment.
-        log.info("the call %s waits for the next server: %s", request.name, error)
+        log.info("the call %s is left for the next server: %s", request.name, error)
         await asyncio.sleep(WATCH_S)
         return
     left_over = False

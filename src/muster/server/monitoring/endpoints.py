@@ -22,9 +22,7 @@ class EndpointFigures(Collector):
     def collect(self) -> Iterator[Metric]:
         traffic = GaugeMetricFamily("muster_deployment_traffic_percent", "Its share of the traffic.", labels=_OF)
         ready = GaugeMetricFamily("muster_deployment_replicas_ready", "Replicas that answer.", labels=_OF)
-        restarts = GaugeMetricFamily(
-            "muster_deployment_replica_restarts", "Replicas that were started again.", labels=_OF
-        )
+        restarts = GaugeMetricFamily("muster_deployment_replica_restarts", "Replicas that were restarted.", labels=_OF)
         for item in self._deployments:
             traffic.add_metric(_labels(item), item.traffic)
             ready.add_metric(_labels(item), item.ready)
@@ -35,10 +33,12 @@ class EndpointFigures(Collector):
     def _of_requests(self) -> Iterator[Metric]:
         answers = CounterMetricFamily("muster_deployment_answers", "Answers by code.", labels=(*_OF, "code"))
         latency = GaugeMetricFamily(
-            "muster_deployment_latency_seconds", "Of requests of the last minute.", labels=(*_OF, "quantile")
+            "muster_deployment_latency_seconds", "Latency of requests in the last minute.", labels=(*_OF, "quantile")
         )
-        queue = GaugeMetricFamily("muster_deployment_queue_seconds", "The 95th percentile of waits.", labels=_OF)
-        batch = GaugeMetricFamily("muster_deployment_batch_size", "Requests that the model got together.", labels=_OF)
+        queue = GaugeMetricFamily(
+            "muster_deployment_queue_seconds", "The 95th percentile of waiting times.", labels=_OF
+        )
+        batch = GaugeMetricFamily("muster_deployment_batch_size", "The average batch size of the model.", labels=_OF)
         open_now = GaugeMetricFamily("muster_deployment_requests_open", "Requests under way.", labels=_OF)
         for item in self._deployments:
             requests, model = item.requests, item.replicas or ServingFigures(item.name)

@@ -40,7 +40,7 @@ class _Figures(Collector):
         facts = self._facts
         yield InfoMetricFamily("muster_server", "The server.", value={"version": VERSION})
         yield CounterMetricFamily("muster_database_commits", "Commits since the server started.", self._commits)
-        yield GaugeMetricFamily("muster_agents", "Agents of nodes that were heard of.", self._agents)
+        yield GaugeMetricFamily("muster_agents", "Agents that are connected.", self._agents)
         yield GaugeMetricFamily(
             "muster_trouble", "1 where a person has to see to the server.", float(bool(self._trouble))
         )
@@ -48,7 +48,7 @@ class _Figures(Collector):
         for status, count in facts.runs.items():
             runs.add_metric((status,), count)
         yield runs
-        queued = GaugeMetricFamily("muster_queued_runs", "Runs that wait, by cluster.", labels=("cluster",))
+        queued = GaugeMetricFamily("muster_queued_runs", "Queued runs, by cluster.", labels=("cluster",))
         for cluster, count in facts.queued.items():
             queued.add_metric((cluster,), count)
         yield queued
@@ -66,8 +66,8 @@ class _Figures(Collector):
 
     def _of_runs(self) -> Iterator[Metric]:
         seconds = GaugeMetricFamily("muster_run_seconds", "How long an active run has run.", labels=_RUN)
-        done = GaugeMetricFamily("muster_run_progress_done", "How far an active run is.", labels=_RUN)
-        total = GaugeMetricFamily("muster_run_progress_total", "How far it has to go.", labels=_RUN)
+        done = GaugeMetricFamily("muster_run_progress_done", "The progress of an active run.", labels=_RUN)
+        total = GaugeMetricFamily("muster_run_progress_total", "The total of its progress.", labels=_RUN)
         metrics = GaugeMetricFamily(
             "muster_run_metric", "The last value that an active run, or its node, logged.", labels=(*_RUN, "metric")
         )

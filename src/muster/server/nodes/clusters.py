@@ -92,7 +92,7 @@ def reaches(context: Context, connection: Connection) -> dict[str, Reach]:
             reach = engine.connection(cluster_of(row)) if engine else None
         except errors.JobError as error:
             # A file that its settings name may be gone; its agents must still be heard.
-            log.warning("the settings of the cluster %s are not valid any more: %s", row.name, error)
+            log.warning("the settings of the cluster %s are no longer valid: %s", row.name, error)
             reach = Reach()
         if reach is not None:
             found[row.name] = reach

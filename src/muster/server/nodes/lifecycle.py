@@ -61,7 +61,7 @@ async def tend_clusters(context: Context) -> None:
                 if clusters.scales(context, clusters.cluster_of(row)):
                     await _tend(context, row)
         except Exception:
-            log.exception("tending the clusters failed; it is tried again")
+            log.exception("updating the clusters failed; it is tried again")
             await asyncio.sleep(WATCH_S)
 
 

@@ -69,7 +69,7 @@ async def notify(context: Context) -> None:
             context.notifications.stopping.set()
             raise
         except Exception:
-            log.exception("notifications were not made; it is tried again")
+            log.exception("notifications could not be created; it is tried again")
 
 
 def is_busy(connection: Connection) -> bool:
@@ -109,7 +109,7 @@ async def _serve(context: Context, target: str) -> None:
                 outcomes = await asyncio.to_thread(_send_all, errands, context.notifications.stopping)
         await context.database.write(partial(_record, waiting=waiting, outcomes=outcomes))
     except Exception:
-        log.exception("notifications were not sent; it is tried again")
+        log.exception("notifications could not be sent; it is tried again")
         await asyncio.sleep(WATCH_S)
     finally:
         context.notifications.sending.discard(target)
@@ -161,7 +161,7 @@ def _send_all(errands: Sequence[Errand], stopping: threading.Event) -> list[Outc
                 # A receiver that rejects this one would reject the next.
                 break
     except Abandoned:
-        log.info("the server ends: what a receiver has not taken is sent again by the next one")
+        log.info("the server ends: what a receiver has not accepted is sent again by the next one")
     except ChildEnded:
         log.warning("the process that sends notifications has ended: %s", " ".join(child.last_words()))
     finally:
@@ -186,7 +186,7 @@ def _record(transaction: Transaction, waiting: Sequence[Row[Any]], outcomes: Seq
             given_up = now - row.created_at > KEPT_S
             values = {"tries": tries, "answer": answer, "given_up": given_up}
             values["due_at"] = None if given_up else now + pause_s
-            log.warning("notification %s was not taken (try %d): %s", row.id, tries, answer)
+            log.warning("notification %s was not accepted (try %d): %s", row.id, tries, answer)
         transaction.execute(update(table).where(table.c.id == row.id).values(values))
 
 
