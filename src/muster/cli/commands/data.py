@@ -158,7 +158,7 @@ def show(
             print(f"{key:<12} {printable(value)}")
     print(f"{'holds':<12} {_amount(found)}")
     if not found.digest:
-        print(f"{'hashes':<12} of some files are taken at the first download, and hold from then on")
+        print(f"{'hashes':<12} of some files are computed at the first download, and checked from then on")
     if files:
         rows = [[printable(item.path) or ".", f"{item.size:,}", item.sha256 or "not known yet"] for item in manifest]
         print("\n".join(table(["FILE", "BYTES", "SHA256"], rows)))

@@ -166,7 +166,7 @@ def _with_input(overrides: Overrides, array: Array, number: int) -> Overrides:
 
 def translated_job(translated: Translated, overrides: Overrides) -> LoadedJob:
     """The job for another launcher's command line, after printing it."""
-    say(f"the job file that this stands for:\n\n{indent(translated.text(), '  ')}")
+    say(f"the equivalent job file:\n\n{indent(translated.text(), '  ')}")
     data = with_overrides({**translated.document(), "code": str(Path.cwd())}, overrides, source="command line")
     return LoadedJob(spec=make_spec(data), notices=translated.notices, base_dir=Path.cwd())
 

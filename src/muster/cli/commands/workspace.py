@@ -236,7 +236,7 @@ def down(
             print_result({"stopped": False}, ["no server is running"], as_json)
             return
         # Only a server can end agents; a killed one has left them behind.
-        say(f"no server is running, but {listed_agents(left)}; a server starts and takes along those without work")
+        say(f"no server is running, but {listed_agents(left)}; a server starts and ends the idle ones")
         client = connect(ref)
     client.shutdown(force)
     if ref.server is None:

@@ -93,7 +93,7 @@ def create(
     if as_json:
         print_json(made)
         return
-    say(f"endpoint {made.name} is there; `muster endpoint deploy -f FILE --endpoint {made.name}` deploys to it")
+    say(f"endpoint {made.name} is created; `muster endpoint deploy -f FILE --endpoint {made.name}` deploys to it")
 
 
 def deploy(

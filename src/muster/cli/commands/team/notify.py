@@ -44,7 +44,7 @@ def watch(
       muster notify @latest https://hooks.example.org/me --when fails,nan
     """
     made = connect().watch(run, to, _words(when), seconds_of("--quiet", quiet))
-    say(f"{_target(made)} is told when {made.run} {_when_text(made.when)}")
+    say(f"{_target(made)} is notified when {made.run} {_when_text(made.when)}")
     if as_json:
         print_json(made)
 
@@ -75,7 +75,7 @@ def add(
         raise UserError(f"--runs {runs}: use {', '.join(known)}.")
     made = connect().add_receiver(name, address, _words(when), chosen, seconds_of("--quiet", quiet))
     whose = {"mine": "one of your runs", "all": "any run", "named": f"a run whose job says `notify: {name}`"}[chosen]
-    say(f"{name} ({made.kind}) is told when {whose} {_when_text(made.when)}; `muster notify test {name}` tries it")
+    say(f"{name} ({made.kind}) is notified when {whose} {_when_text(made.when)}; `muster notify test {name}` tries it")
     if as_json:
         print_json(made)
     elif made.secret:
