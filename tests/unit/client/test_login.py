@@ -70,7 +70,7 @@ def test_a_link_carries_the_fingerprint_of_a_certificate_that_nobody_vouches_for
     plain = Link("https://10.0.0.5:8910", "muster_invite_abc")
     assert read_link(str(plain)) == plain
     assert read_link("https://10.0.0.5:8910") == Link("https://10.0.0.5:8910")
-    with pytest.raises(UserError, match="no invitation"):
+    with pytest.raises(UserError, match="not an invitation"):
         read_link("https://10.0.0.5:8910/#SHA256:lx")
 
 

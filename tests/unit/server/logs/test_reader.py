@@ -229,7 +229,7 @@ def test_a_cursor_beyond_the_end_is_refused(cursor: Cursor) -> None:
 
 
 def test_a_pattern_that_is_none_is_refused() -> None:
-    with pytest.raises(JobError, match="no regular expression"):
+    with pytest.raises(JobError, match="not a regular expression"):
         Matcher("a(")
 
 

@@ -36,7 +36,7 @@ OLD = base64.b64encode(b'{"event":1,"metric":2,"logs":{"1/a":3}}').decode()
     "text", ["x", "e30", "!!!", "bm9uc2Vuc2U", "WzFd", "WzIsLTFd", "WzIsdHJ1ZV0", "W" * 5000, "ä", OLD]
 )
 def test_nonsense_is_no_cursor(text):
-    with pytest.raises(JobError, match="no cursor"):
+    with pytest.raises(JobError, match="not a cursor"):
         Cursor.decode(text)
 
 
