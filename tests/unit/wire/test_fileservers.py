@@ -17,7 +17,7 @@ def test_sizes_as_people_write_them(text: str, size: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "much", "-1GB", "1XB", "1e9"])
 def test_what_is_no_size(text: str) -> None:
-    with pytest.raises(ValueError, match="is no size"):
+    with pytest.raises(ValueError, match="is not a size"):
         read_size(text)
 
 
@@ -28,7 +28,7 @@ def test_what_is_no_size(text: str) -> None:
         ({"size_bytes": 1}, "out of range"),
         ({"clients": "0.0.0.0/0"}, "not a private network"),
         ({"clients": "8.8.8.0/24"}, "not a private network"),
-        ({"clients": "here"}, "is no network"),
+        ({"clients": "here"}, "is not a network"),
         ({"folder": "data"}, "is not absolute"),
     ],
 )

@@ -145,7 +145,7 @@ def test_a_loop_that_ends_by_a_fault_is_begun_again(
 
     server.runner.run(asyncio.wait_for(loops.kept_up(fragile, server.context), 30))
     assert lives == [0, 1, 2]
-    assert "fragile ended by a fault" in caplog.text
+    assert "fragile failed; it is restarted" in caplog.text
 
 
 def test_a_server_that_starts_again_knows_how_often_a_run_was_passed_over(server: Server) -> None:
