@@ -172,7 +172,7 @@ def test_a_notebook_or_picture_that_is_none_is_said_to_be_none(portal: Portal) -
     portal.site.wait(run)
     page = portal.page(f"/runs/{run}?tab=files")
     preview = page.locator(".preview")
-    for name, said in (("cells.ipynb", "cannot be read"), ("outputs.ipynb", "7"), ("x.png", "no picture")):
+    for name, said in (("cells.ipynb", "cannot be read"), ("outputs.ipynb", "7"), ("x.png", "cannot show this image")):
         page.get_by_role("button", name=name).click()
         expect(preview).to_contain_text(said)
     assert portal.trouble == []
