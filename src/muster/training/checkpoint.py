@@ -44,6 +44,7 @@ from muster.training.state import (
     TrainingState,
     Value,
     check_loadable,
+    kinds_in,
     named_values,
     random_state,
     set_random_state,
@@ -116,7 +117,7 @@ class Checkpointer:
         self._foreign = {step for steps in self._gather(self._steps_here()) for step in steps}
         """Checkpoints in the folder that this training has neither loaded nor written: not its own to remove."""
         self._best: tuple[float, int] | None = None
-        self._checked: set[tuple[str, type]] = set()
+        self._checked: set[tuple[str, frozenset[type]]] = set()
         self._thread: threading.Thread | None = None
         self._problem: str | None = None
         self._failures = 0
@@ -224,15 +225,16 @@ class Checkpointer:
         return CheckpointFailed(f"{what} could not be written to {self._folder.path}: {self._problem}", advice)
 
     def _check_loadable(self, progress: Mapping[str, Any], plain: PlainState, also: Mapping[str, Value]) -> None:
-        """Once for every name and type, since it takes time."""
+        """Once for every name and the types in its value, since it takes time."""
         named = [(f"progress[{key!r}]", value) for key, value in progress.items()]
         named += [(f"the state of also[{key!r}]", value) for key, value in also.items()]
         for group in plain["groups"]:
             named += [(f"{key!r} of the optimizer", value) for key, value in group.items()]
         for name, value in named:
-            if (name, type(value)) not in self._checked:
+            known = (name, frozenset(kinds_in(value)))
+            if known not in self._checked:
                 check_loadable(name, value)
-                self._checked.add((name, type(value)))
+                self._checked.add(known)
 
     def _is_best(self, metric: float) -> bool:
         if math.isnan(metric):
