@@ -20,10 +20,12 @@ from muster.training.folders import (
     InUse,
     NoGoodCheckpoint,
     candidates_in,
+    checked_keep_last,
     checked_metric,
     checked_step,
     checkpoints_in,
     find_folders,
+    nothing_in,
     unusable,
 )
 from muster.training.integrity import ARRAYS, About
@@ -67,10 +69,8 @@ class ArrayCheckpointer:
         resume_from: str | Path | None = None,
         keep_last: int = 3,
     ) -> None:
-        if keep_last < 1:
-            raise ValueError(f"keep_last={keep_last} must be 1 or more")
         own, self._resume, self._resumes_own_run = find_folders(folder, resume_from)
-        self._folder, self._leads, self._keep_last = CheckpointFolder(own), rank == 0, keep_last
+        self._folder, self._leads, self._keep_last = CheckpointFolder(own), rank == 0, checked_keep_last(keep_last)
         self._best: tuple[float, int] | None = None
         self._failures = 0
         try:
@@ -126,7 +126,7 @@ class ArrayCheckpointer:
         """The newest good checkpoint, or None where there is none to go on from. Every rank calls it."""
         candidates = sorted(candidates_in(self._folder.path, self._resume, self._resumes_own_run), reverse=True)
         if self._resume is not None and not candidates:
-            raise unusable([f"{self._resume} (damaged, or not made by this class)"])
+            raise nothing_in(self._resume)
         damaged = []
         for step, path in candidates:
             problem = integrity.find_damage(path)

@@ -25,10 +25,12 @@ from muster.training.folders import (
     CheckpointFolder,
     NoGoodCheckpoint,
     candidates_in,
+    checked_keep_last,
     checked_metric,
     checked_step,
     checkpoints_in,
     find_folders,
+    nothing_in,
     read_about,
     unusable,
 )
@@ -96,15 +98,16 @@ class Checkpointer:
         asynchronous: bool = True,
         max_failures: int = 3,
     ) -> None:
-        if best not in ("max", "min") or keep_last < 1:
-            raise ValueError(f"best={best!r} is max or min, and keep_last={keep_last} at least 1")
+        if best not in ("max", "min"):
+            raise ValueError(
+                f"best={best!r} must be max or min: whether the largest or the smallest metric is the best"
+            )
         self._state = TrainingState(model, optimizer)
-        self._also = dict(also or {})
-        _check_stateful(self._also)
+        self._also = _checked_also(also)
         self._stage = Stage()
         own, self._resume, self._resumes_own_run = find_folders(folder, resume_from)
         self._folder = CheckpointFolder(own)
-        self._keep_last, self._larger_is_better = keep_last, best == "max"
+        self._keep_last, self._larger_is_better = checked_keep_last(keep_last), best == "max"
         self._asynchronous, self._max_failures = asynchronous, max_failures
         self._rank, self._size, self._group = 0, 1, None
         if dist.is_initialized():
@@ -383,7 +386,7 @@ class Checkpointer:
         known = [{step for step, _ in others} for others in self._gather(found)]
         candidates = sorted((item for item in found if all(item[0] in steps for steps in known)), reverse=True)
         if self._resume is not None and not candidates:
-            raise unusable([f"{self._resume} (damaged, or not made by this class)"])
+            raise nothing_in(self._resume)
         return candidates
 
     def _best_of(self, candidates: list[tuple[int, Path]]) -> list[tuple[int, Path]]:
@@ -446,8 +449,11 @@ class Checkpointer:
             item.load_state_dict(states[name])
 
 
-def _check_stateful(also: Mapping[str, Stateful]) -> None:
-    for name, item in also.items():
+def _checked_also(also: Mapping[str, Stateful] | None) -> dict[str, Stateful]:
+    if also is not None and not isinstance(also, Mapping):
+        raise TypeError(f'also is {type(also).__name__}; give a dict, such as {{"scheduler": scheduler}}')
+    found = dict(also or {})
+    for name, item in found.items():
         if not (callable(getattr(item, "state_dict", None)) and callable(getattr(item, "load_state_dict", None))):
             raise TypeError(
                 f"also[{name!r}] ({type(item).__name__}) has no state_dict and load_state_dict. Give schedulers, "
@@ -458,6 +464,7 @@ def _check_stateful(also: Mapping[str, Stateful]) -> None:
                 f"also[{name!r}] is a model or an optimizer, of which each rank would write all. Give several as "
                 'Checkpointer({"net": net, "ema": ema}, {"net": optimizer})'
             )
+    return found
 
 
 def _shape(stored: Mapping[str, TensorStorageMetadata], name: str) -> torch.Size | None:

@@ -158,16 +158,31 @@ def find_folders(folder: str | Path | None, resume_from: str | Path | None) -> t
         log.warning("checkpoints go to the run's own folder; %s is not used (resume_from=… loads from it)", folder)
     given = own or folder
     if given is None:
-        raise ValueError("outside Muster checkpoints need a folder")
+        raise ValueError("outside Muster checkpoints need a folder: give folder=…, one that all ranks see")
     if earlier := os.environ.get("MUSTER_RESUME_DIR"):
         return Path(given), Path(earlier), True
     return Path(given), Path(resume_from) if resume_from else None, False
+
+
+def nothing_in(folder: Path) -> NoGoodCheckpoint:
+    """Raised where a training is to go on from a folder, and cannot."""
+    return NoGoodCheckpoint(
+        f"no checkpoint can be used: {folder} is none, and holds none (damaged, or not made by this class)",
+        "Give a folder step_N with all of its files, or the one that holds such folders.",
+    )
 
 
 def unusable(what: list[str]) -> NoGoodCheckpoint:
     return NoGoodCheckpoint(
         f"no checkpoint can be used: {'; '.join(what)}", "Move them away to start from the beginning."
     )
+
+
+def checked_keep_last(keep_last: SupportsIndex) -> int:
+    """How many checkpoints are to be kept."""
+    if not isinstance(keep_last, SupportsIndex) or operator.index(keep_last) < 1:
+        raise ValueError(f"keep_last={keep_last!r} must be a whole number, 1 or more")
+    return operator.index(keep_last)
 
 
 def checked_step(step: SupportsIndex) -> int:

@@ -115,8 +115,10 @@ class Advice:
     text: str
 
 
-def advise(batch_size: int, noise_scale: float) -> Advice:
+def advise(batch_size: int, noise_scale: float | None) -> Advice:
     """With steps proportional to `1 + noise_scale / batch_size`, which is what the noise scale means."""
+    if noise_scale is None:
+        raise ValueError("there is no noise scale to advise on: `NoiseScale.value` is None until it has an estimate")
     if batch_size < 1 or not 0 < noise_scale < math.inf:
         raise ValueError(
             f"a batch of {batch_size} and a noise scale of {noise_scale}: both must be positive, and finite"

@@ -680,6 +680,20 @@ def test_what_to_load_is_the_last_or_the_best(tmp_path):
         keeper.load("newest")
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"also": [1]}, r"also is list; give a dict, such as \{\"scheduler\": scheduler\}"),
+        ({"keep_last": "3"}, "keep_last='3' must be a whole number, 1 or more"),
+        ({"keep_last": 0}, "keep_last=0 must be a whole number, 1 or more"),
+        ({"best": "top1"}, "best='top1' must be max or min"),
+    ],
+)
+def test_wrong_options_are_named(tmp_path, options, said):
+    with pytest.raises((TypeError, ValueError), match=said):
+        Checkpointer(nn.Linear(1, 1), None, tmp_path, **options)
+
+
 def test_step_and_metric_may_be_numbers_of_numpy_and_of_pytorch(tmp_path):
     keeper = checkpointer(Training(), tmp_path)
     keeper.save(numpy.int64(4), metric=numpy.float32(0.5))

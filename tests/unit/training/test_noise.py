@@ -69,6 +69,8 @@ def test_nonsense_is_refused():
     for batch, scale in ((0, 10), (8, float("inf")), (8, float("nan"))):
         with pytest.raises(ValueError, match="both must be positive, and finite"):
             advise(batch, scale)
+    with pytest.raises(ValueError, match="no noise scale to advise on"):
+        advise(8, NoiseScale(1, 2).value)
     with pytest.raises(TypeError, match="Linear does not reduce gradients"):
         NoiseScale(4, 8).attach(torch.nn.Linear(2, 2))
 
