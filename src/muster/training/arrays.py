@@ -19,12 +19,15 @@ from muster.training.folders import (
     CheckpointFolder,
     InUse,
     NoGoodCheckpoint,
+    best_of,
     candidates_in,
+    check_which,
     checked_keep_last,
     checked_metric,
     checked_step,
     checkpoints_in,
     find_folders,
+    newest_about,
     nothing_in,
     unusable,
 )
@@ -122,11 +125,14 @@ class ArrayCheckpointer:
             return
         self._failures, self._best = 0, best
 
-    def load(self) -> ArrayCheckpoint | None:
-        """The newest good checkpoint, or None where there is none to go on from. Every rank calls it."""
+    def load(self, which: str = "last") -> ArrayCheckpoint | None:
+        """The newest good checkpoint (or the `best`), or None where there is none to load. Every rank calls it."""
+        check_which(which)
         candidates = sorted(candidates_in(self._folder.path, self._resume, self._resumes_own_run), reverse=True)
         if self._resume is not None and not candidates:
             raise nothing_in(self._resume)
+        if which == "best":
+            candidates = best_of(candidates, newest_about(candidates))
         damaged = []
         for step, path in candidates:
             problem = integrity.find_damage(path)

@@ -24,14 +24,16 @@ from muster.training.folders import (
     CheckpointFailed,
     CheckpointFolder,
     NoGoodCheckpoint,
+    best_of,
     candidates_in,
+    check_which,
     checked_keep_last,
     checked_metric,
     checked_step,
     checkpoints_in,
     find_folders,
+    newest_about,
     nothing_in,
-    read_about,
     unusable,
 )
 from muster.training.integrity import About
@@ -158,8 +160,7 @@ class Checkpointer:
 
     def load(self, which: str = "last") -> dict[str, Any] | None:
         """Load the newest good checkpoint (or the `best`); returns the progress given to it, or None."""
-        if which not in ("last", "best"):
-            raise ValueError(f"which={which!r} is last or best; for one of another training give resume_from=FOLDER")
+        check_which(which)
         self.wait()
         candidates = self._candidates()
         if which == "best":
@@ -391,21 +392,7 @@ class Checkpointer:
 
     def _best_of(self, candidates: list[tuple[int, Path]]) -> list[tuple[int, Path]]:
         """The one that is the best so far, as the newest that can be read knows it; rank 0 has the say."""
-        abouts = (read_about(path) for _, path in candidates)
-        newest = self._gather(next((about for about in abouts if about is not None), None))[0]
-        if newest is None:
-            return candidates
-        if newest.best is None:
-            return []
-        step = newest.best[1]
-        found = [item for item in candidates if item[0] == step]
-        if not found:
-            raise NoGoodCheckpoint(
-                f"the best checkpoint (step {step}) is not here, though that of step {newest.step} knows of it",
-                f"Load the last, or start another training with `resume_from` where the best was kept (from a run of "
-                f"Muster: muster download RUN checkpoints/step_{step}).",
-            )
-        return found
+        return best_of(candidates, self._gather(newest_about(candidates))[0])
 
     def _first_good(self, candidates: list[tuple[int, Path]]) -> Path | None:
         damaged = []
