@@ -66,7 +66,7 @@ def train(
         generator=torch.Generator().manual_seed(args.seed),
     )
     checkpointer = None
-    progress: dict[str, Any] = {"step": 0, "sampler": sampler.state()}
+    progress: dict[str, Any] = {"step": 0, "sampler": sampler.state(), "figures": {}}
     if args.checkpoints is not None or "MUSTER_CHECKPOINT_DIR" in os.environ:
         checkpointer = Checkpointer(model, optimizer, args.checkpoints)
         progress = checkpointer.load() or progress
@@ -74,7 +74,6 @@ def train(
     compute = torch.compile(loss) if args.compile else loss
     throughput = Throughput(world.device, warmup_steps=5)
     total = args.steps or args.epochs * sampler.full_epoch_steps
-    figures: dict[str, float] = {}
     network.train()
     while progress["step"] < total:
         for batch in throughput.wait_for(sampler.counted(loader)):
@@ -109,7 +108,7 @@ def train(
                 continue
         with throughput.paused():
             network.eval()
-            figures = evaluate(model, world)
+            progress["figures"] = figures = evaluate(model, world)
             network.train()
         if world.rank == 0:
             print("  ".join(f"{name} {value:.3f}" for name, value in figures.items()), flush=True)
@@ -120,7 +119,8 @@ def train(
             checkpointer.save(progress["step"], progress)
     if checkpointer is not None:
         checkpointer.close()
-    rates = throughput.total(world)
+    # Of an earlier attempt, where this one found nothing left to do.
+    rates, figures = throughput.total(world), progress["figures"]
     if world.rank == 0:
         args.out.mkdir(parents=True, exist_ok=True)
         torch.save(model.state_dict(), args.out / "model.pt")

@@ -18,16 +18,22 @@ LOOPS = Path(__file__).parent / "loops"
 DOCUMENT = REPOSITORY / "docs" / "training.md"
 TIMEOUT_S = 400
 STEPS = 40
-ROW = re.compile(r"^\| (?P<name>muster\.training|Lightning Fabric|Accelerate) .*\| (?P<exact>yes|no)\b", re.M)
+ROW = re.compile(
+    r"^\| (?P<name>muster\.training|Lightning Fabric|Accelerate) .*?\| (?P<lines>\d+) \|.*\| (?P<exact>yes|no)\b", re.M
+)
 SCRIPTS = {"Lightning Fabric": "fabric_loop.py", "Accelerate": "accelerate_loop.py"}
+
+
+def original(name: str) -> str:
+    if name in SCRIPTS:
+        return (LOOPS / SCRIPTS[name]).read_text()
+    (text,) = re.findall(r"```python\n(# train\.py\n.*?)```", DOCUMENT.read_text(), re.S)
+    return str(text)
 
 
 def script(name: str, folder: Path) -> Path:
     """A little slower than it stands there, so that a signal finds it in the middle."""
-    if name in SCRIPTS:
-        text = (LOOPS / SCRIPTS[name]).read_text()
-    else:
-        (text,) = re.findall(r"```python\n(# train\.py\n.*?)```", DOCUMENT.read_text(), re.S)
+    text = original(name)
     path = folder / "train.py"
     path.write_text(
         "import time\n" + text.replace("        step += 1\n", "        step += 1\n        time.sleep(0.05)\n")
@@ -51,6 +57,13 @@ def train(path: Path, folder: Path, *, stop_after: str = "") -> dict[str, str]:
                 child.send_signal(signal.SIGTERM)
         child.wait(TIMEOUT_S)
     return found
+
+
+@pytest.mark.parametrize("name", ["muster.training", *SCRIPTS])
+def test_the_table_has_the_lines_that_are_neither_empty_nor_comments(name: str) -> None:
+    said = {match["name"]: int(match["lines"]) for match in ROW.finditer(DOCUMENT.read_text())}
+    lines = (line.strip() for line in original(name).splitlines())
+    assert sum(bool(line) and not line.startswith("#") for line in lines) == said[name]
 
 
 @pytest.mark.timeout(3 * TIMEOUT_S)

@@ -116,7 +116,7 @@ def alone(way: Way, digits: Path, folder: Path) -> list[float]:
     """The losses of a training of one process that begins with the weights of the PyTorch example."""
     command = [made(way.environment).python, way.script, "--data", digits / "data", *ONE_RANK]
     if way is PYTORCH:
-        # In the other layout its rounding on a CPU is so coarse that the order of the images shows in the third step.
+        # In the other layout rounding moves one value across zero in the second step, which the third loss shows.
         command += ["--no-channels-last"]
     if way.start:
         command += ["--checkpoints", folder / "own", "--resume-from", digits / f"start-{way.start}"]

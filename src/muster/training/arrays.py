@@ -19,11 +19,16 @@ from muster.training.folders import (
     CheckpointFolder,
     InUse,
     NoGoodCheckpoint,
+    best_of,
     candidates_in,
+    check_which,
+    checked_keep_last,
     checked_metric,
     checked_step,
     checkpoints_in,
     find_folders,
+    newest_about,
+    nothing_in,
     unusable,
 )
 from muster.training.integrity import ARRAYS, About
@@ -67,10 +72,8 @@ class ArrayCheckpointer:
         resume_from: str | Path | None = None,
         keep_last: int = 3,
     ) -> None:
-        if keep_last < 1:
-            raise ValueError(f"keep_last={keep_last} must be 1 or more")
         own, self._resume, self._resumes_own_run = find_folders(folder, resume_from)
-        self._folder, self._leads, self._keep_last = CheckpointFolder(own), rank == 0, keep_last
+        self._folder, self._leads, self._keep_last = CheckpointFolder(own), rank == 0, checked_keep_last(keep_last)
         self._best: tuple[float, int] | None = None
         self._failures = 0
         try:
@@ -122,11 +125,14 @@ class ArrayCheckpointer:
             return
         self._failures, self._best = 0, best
 
-    def load(self) -> ArrayCheckpoint | None:
-        """The newest good checkpoint, or None where there is none to go on from. Every rank calls it."""
+    def load(self, which: str = "last") -> ArrayCheckpoint | None:
+        """The newest good checkpoint (or the `best`), or None where there is none to load. Every rank calls it."""
+        check_which(which)
         candidates = sorted(candidates_in(self._folder.path, self._resume, self._resumes_own_run), reverse=True)
         if self._resume is not None and not candidates:
-            raise unusable([f"{self._resume} (damaged, or not made by this class)"])
+            raise nothing_in(self._resume)
+        if which == "best":
+            candidates = best_of(candidates, newest_about(candidates))
         damaged = []
         for step, path in candidates:
             problem = integrity.find_damage(path)

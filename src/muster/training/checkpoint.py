@@ -24,12 +24,16 @@ from muster.training.folders import (
     CheckpointFailed,
     CheckpointFolder,
     NoGoodCheckpoint,
+    best_of,
     candidates_in,
+    check_which,
+    checked_keep_last,
     checked_metric,
     checked_step,
     checkpoints_in,
     find_folders,
-    read_about,
+    newest_about,
+    nothing_in,
     unusable,
 )
 from muster.training.integrity import About
@@ -44,6 +48,7 @@ from muster.training.state import (
     TrainingState,
     Value,
     check_loadable,
+    kinds_in,
     named_values,
     random_state,
     set_random_state,
@@ -95,15 +100,16 @@ class Checkpointer:
         asynchronous: bool = True,
         max_failures: int = 3,
     ) -> None:
-        if best not in ("max", "min") or keep_last < 1:
-            raise ValueError(f"best={best!r} is max or min, and keep_last={keep_last} at least 1")
+        if best not in ("max", "min"):
+            raise ValueError(
+                f"best={best!r} must be max or min: whether the largest or the smallest metric is the best"
+            )
         self._state = TrainingState(model, optimizer)
-        self._also = dict(also or {})
-        _check_stateful(self._also)
+        self._also = _checked_also(also)
         self._stage = Stage()
         own, self._resume, self._resumes_own_run = find_folders(folder, resume_from)
         self._folder = CheckpointFolder(own)
-        self._keep_last, self._larger_is_better = keep_last, best == "max"
+        self._keep_last, self._larger_is_better = checked_keep_last(keep_last), best == "max"
         self._asynchronous, self._max_failures = asynchronous, max_failures
         self._rank, self._size, self._group = 0, 1, None
         if dist.is_initialized():
@@ -116,7 +122,7 @@ class Checkpointer:
         self._foreign = {step for steps in self._gather(self._steps_here()) for step in steps}
         """Checkpoints in the folder that this training has neither loaded nor written: not its own to remove."""
         self._best: tuple[float, int] | None = None
-        self._checked: set[tuple[str, type]] = set()
+        self._checked: set[tuple[str, frozenset[type]]] = set()
         self._thread: threading.Thread | None = None
         self._problem: str | None = None
         self._failures = 0
@@ -154,8 +160,7 @@ class Checkpointer:
 
     def load(self, which: str = "last") -> dict[str, Any] | None:
         """Load the newest good checkpoint (or the `best`); returns the progress given to it, or None."""
-        if which not in ("last", "best"):
-            raise ValueError(f"which={which!r} is last or best; for one of another training give resume_from=FOLDER")
+        check_which(which)
         self.wait()
         candidates = self._candidates()
         if which == "best":
@@ -224,15 +229,16 @@ class Checkpointer:
         return CheckpointFailed(f"{what} could not be written to {self._folder.path}: {self._problem}", advice)
 
     def _check_loadable(self, progress: Mapping[str, Any], plain: PlainState, also: Mapping[str, Value]) -> None:
-        """Once for every name and type, since it takes time."""
+        """Once for every name and the types in its value, since it takes time."""
         named = [(f"progress[{key!r}]", value) for key, value in progress.items()]
         named += [(f"the state of also[{key!r}]", value) for key, value in also.items()]
         for group in plain["groups"]:
             named += [(f"{key!r} of the optimizer", value) for key, value in group.items()]
         for name, value in named:
-            if (name, type(value)) not in self._checked:
+            known = (name, frozenset(kinds_in(value)))
+            if known not in self._checked:
                 check_loadable(name, value)
-                self._checked.add((name, type(value)))
+                self._checked.add(known)
 
     def _is_best(self, metric: float) -> bool:
         if math.isnan(metric):
@@ -381,26 +387,12 @@ class Checkpointer:
         known = [{step for step, _ in others} for others in self._gather(found)]
         candidates = sorted((item for item in found if all(item[0] in steps for steps in known)), reverse=True)
         if self._resume is not None and not candidates:
-            raise unusable([f"{self._resume} (damaged, or not made by this class)"])
+            raise nothing_in(self._resume)
         return candidates
 
     def _best_of(self, candidates: list[tuple[int, Path]]) -> list[tuple[int, Path]]:
         """The one that is the best so far, as the newest that can be read knows it; rank 0 has the say."""
-        abouts = (read_about(path) for _, path in candidates)
-        newest = self._gather(next((about for about in abouts if about is not None), None))[0]
-        if newest is None:
-            return candidates
-        if newest.best is None:
-            return []
-        step = newest.best[1]
-        found = [item for item in candidates if item[0] == step]
-        if not found:
-            raise NoGoodCheckpoint(
-                f"the best checkpoint (step {step}) is not here, though that of step {newest.step} knows of it",
-                f"Load the last, or start another training with `resume_from` where the best was kept (from a run of "
-                f"Muster: muster download RUN checkpoints/step_{step}).",
-            )
-        return found
+        return best_of(candidates, self._gather(newest_about(candidates))[0])
 
     def _first_good(self, candidates: list[tuple[int, Path]]) -> Path | None:
         damaged = []
@@ -444,8 +436,11 @@ class Checkpointer:
             item.load_state_dict(states[name])
 
 
-def _check_stateful(also: Mapping[str, Stateful]) -> None:
-    for name, item in also.items():
+def _checked_also(also: Mapping[str, Stateful] | None) -> dict[str, Stateful]:
+    if also is not None and not isinstance(also, Mapping):
+        raise TypeError(f'also is {type(also).__name__}; give a dict, such as {{"scheduler": scheduler}}')
+    found = dict(also or {})
+    for name, item in found.items():
         if not (callable(getattr(item, "state_dict", None)) and callable(getattr(item, "load_state_dict", None))):
             raise TypeError(
                 f"also[{name!r}] ({type(item).__name__}) has no state_dict and load_state_dict. Give schedulers, "
@@ -456,6 +451,7 @@ def _check_stateful(also: Mapping[str, Stateful]) -> None:
                 f"also[{name!r}] is a model or an optimizer, of which each rank would write all. Give several as "
                 'Checkpointer({"net": net, "ema": ema}, {"net": optimizer})'
             )
+    return found
 
 
 def _shape(stored: Mapping[str, TensorStorageMetadata], name: str) -> torch.Size | None:

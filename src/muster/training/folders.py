@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import weakref
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import SupportsFloat, SupportsIndex
 
@@ -149,6 +149,28 @@ def candidates_in(folder: Path, resume: Path | None, resumes_own_run: bool) -> l
     return found
 
 
+def newest_about(candidates: Sequence[tuple[int, Path]]) -> About | None:
+    """What the newest that can be read says of itself."""
+    return next((about for _, path in candidates if (about := read_about(path)) is not None), None)
+
+
+def best_of(candidates: Sequence[tuple[int, Path]], newest: About | None) -> list[tuple[int, Path]]:
+    """The one that is the best so far, as the newest that can be read knows it."""
+    if newest is None:
+        return list(candidates)
+    if newest.best is None:
+        return []
+    step = newest.best[1]
+    found = [item for item in candidates if item[0] == step]
+    if not found:
+        raise NoGoodCheckpoint(
+            f"the best checkpoint (step {step}) is not here, though that of step {newest.step} knows of it",
+            "Load the last, or start another training with `resume_from` where the best was kept (from a run of "
+            f"Muster: muster download RUN checkpoints/step_{step}).",
+        )
+    return found
+
+
 def find_folders(folder: str | Path | None, resume_from: str | Path | None) -> tuple[Path, Path | None, bool]:
     """Where to write, what to resume from, and whether that is of an earlier attempt of this run, which goes first."""
     if resume_from is not None and not Path(resume_from).is_dir():
@@ -158,16 +180,37 @@ def find_folders(folder: str | Path | None, resume_from: str | Path | None) -> t
         log.warning("checkpoints go to the run's own folder; %s is not used (resume_from=… loads from it)", folder)
     given = own or folder
     if given is None:
-        raise ValueError("outside Muster checkpoints need a folder")
+        raise ValueError("outside Muster checkpoints need a folder: give folder=…, one that all ranks see")
     if earlier := os.environ.get("MUSTER_RESUME_DIR"):
         return Path(given), Path(earlier), True
     return Path(given), Path(resume_from) if resume_from else None, False
+
+
+def nothing_in(folder: Path) -> NoGoodCheckpoint:
+    """Raised where a training is to go on from a folder, and cannot."""
+    return NoGoodCheckpoint(
+        f"no checkpoint can be used: {folder} is none, and holds none (damaged, or not made by this class)",
+        "Give a folder step_N with all of its files, or the one that holds such folders.",
+    )
 
 
 def unusable(what: list[str]) -> NoGoodCheckpoint:
     return NoGoodCheckpoint(
         f"no checkpoint can be used: {'; '.join(what)}", "Move them away to start from the beginning."
     )
+
+
+def check_which(which: str) -> None:
+    """Which checkpoint is to be loaded."""
+    if which not in ("last", "best"):
+        raise ValueError(f"which={which!r} is last or best; for one of another training give resume_from=FOLDER")
+
+
+def checked_keep_last(keep_last: SupportsIndex) -> int:
+    """How many checkpoints are to be kept."""
+    if not isinstance(keep_last, SupportsIndex) or operator.index(keep_last) < 1:
+        raise ValueError(f"keep_last={keep_last!r} must be a whole number, 1 or more")
+    return operator.index(keep_last)
 
 
 def checked_step(step: SupportsIndex) -> int:

@@ -36,8 +36,8 @@ class LAMB(LayerwiseOptimizer):
         weight_decay: float = 0.01,
     ) -> None:
         check_options(lr=lr, eps=eps, weight_decay=weight_decay)
-        if not all(0 <= beta < 1 for beta in betas):
-            raise ValueError(f"betas are {betas}; both must be at least 0 and less than 1")
+        if len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
+            raise ValueError(f"betas are {betas}; there are two, both at least 0 and less than 1")
         options = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "adapt": None}
         super().__init__(params, options)
 

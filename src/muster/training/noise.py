@@ -20,7 +20,6 @@ class NoiseState(TypedDict):
 
     signal: Tensor
     noise: Tensor
-    weight: float
 
 
 class NoiseScale:
@@ -34,7 +33,6 @@ class NoiseScale:
             )
         self._small_batch, self._big_batch, self._decay = small_batch, big_batch, decay
         self._noise = self._signal = torch.zeros(())
-        self._weight = 0.0
         self._before: list[Tensor] = []
         self._after: list[Tensor] = []
         self._group: dist.ProcessGroup | None = None
@@ -59,27 +57,31 @@ class NoiseScale:
         self._before, self._after = [], []
 
     def observe(self, small_norm_sq: Tensor, big_norm_sq: Tensor) -> None:
-        """Take in squared norms of the gradient over a small and over a big batch."""
+        """Take in squared norms of the gradient over a small and over a big batch.
+
+        A step whose gradients are not finite, such as one that a scaler skips, is left out: it would stay in the means.
+        """
         small, big = self._small_batch, self._big_batch
         signal = (big * big_norm_sq - small * small_norm_sq) / (big - small)
         noise = (small_norm_sq - big_norm_sq) / (1 / small - 1 / big)
-        self._signal = self._decay * self._signal.to(signal) + (1 - self._decay) * signal
-        self._noise = self._decay * self._noise.to(noise) + (1 - self._decay) * noise
-        self._weight = self._decay * self._weight + (1 - self._decay)
+        is_finite = signal.isfinite() & noise.isfinite()
+        self._signal = torch.where(is_finite, self._mean(self._signal, signal), self._signal.to(signal))
+        self._noise = torch.where(is_finite, self._mean(self._noise, noise), self._noise.to(noise))
+
+    def _mean(self, before: Tensor, value: Tensor) -> Tensor:
+        return self._decay * before.to(value) + (1 - self._decay) * value
 
     @property
     def value(self) -> float | None:
         """The noise scale in samples; None while the estimate is not positive (too few steps, or no signal left)."""
-        if self._weight == 0.0:
-            return None
         signal, noise = self._signal.item(), self._noise.item()
         return noise / signal if signal > 0 and noise > 0 else None
 
     def state_dict(self) -> NoiseState:
-        return {"signal": self._signal, "noise": self._noise, "weight": self._weight}
+        return {"signal": self._signal, "noise": self._noise}
 
     def load_state_dict(self, state: NoiseState) -> None:
-        self._signal, self._noise, self._weight = state["signal"], state["noise"], state["weight"]
+        self._signal, self._noise = state["signal"], state["noise"]
 
 
 def _watch_and_reduce(watcher: NoiseScale, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
@@ -113,8 +115,10 @@ class Advice:
     text: str
 
 
-def advise(batch_size: int, noise_scale: float) -> Advice:
+def advise(batch_size: int, noise_scale: float | None) -> Advice:
     """With steps proportional to `1 + noise_scale / batch_size`, which is what the noise scale means."""
+    if noise_scale is None:
+        raise ValueError("there is no noise scale to advise on: `NoiseScale.value` is None until it has an estimate")
     if batch_size < 1 or not 0 < noise_scale < math.inf:
         raise ValueError(
             f"a batch of {batch_size} and a noise scale of {noise_scale}: both must be positive, and finite"

@@ -95,6 +95,7 @@ class ResumableSampler:
 
     def set_epoch(self, epoch: int) -> None:
         """Begin an epoch from its start. One that `restore` has just gone into is gone on with."""
+        _check_whole(epoch=epoch)
         if epoch != self.epoch or self._drawn is not None or self._counted is not None:
             self._begin_at(epoch, [(0, self.length)])
 

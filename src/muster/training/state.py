@@ -6,7 +6,7 @@ import copy
 import io
 import random
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, TypedDict, TypeVar
 
 import torch
@@ -24,6 +24,7 @@ Value: TypeAlias = "Tensor | bool | int | float | str | Sequence[Value] | Mappin
 """What a checkpoint can hold: `check_loadable` refuses anything else."""
 Models: TypeAlias = "nn.Module | Mapping[str, nn.Module]"
 Optimizers: TypeAlias = "Optimizer | Mapping[str, Optimizer]"
+_CONTAINERS = (Mapping, list, tuple, set, frozenset)
 _COUNT = "step"
 """What PyTorch's optimizers call the number of steps that a parameter has taken."""
 
@@ -66,14 +67,11 @@ class TrainingState:
             for name, parameter in module.named_parameters()
         }
         self._owners = _owners(given, self._names)
+        _check_distinct(name for name, _ in self._of_models())
 
     def tensors(self, *, with_buffers: bool = True) -> dict[str, Tensor]:
         """The tensors themselves, not copies. Running statistics can differ between ranks: one of them has the say."""
-        named = {
-            _within(key, name): value
-            for key, module in self._models.items()
-            for name, value in module.state_dict().items()
-        }
+        named = dict(self._of_models())
         own = set(self._names.values())
         found = {f"model.{name}": value for name, value in named.items() if with_buffers or name in own}
         for name, parameter in self._of_optimizer():
@@ -126,6 +124,11 @@ class TrainingState:
 
     def _groups(self) -> list[dict[str, Any]]:
         return [group for optimizer in self._optimizers for group in optimizer.param_groups]
+
+    def _of_models(self) -> Iterator[tuple[str, Tensor]]:
+        for key, module in self._models.items():
+            for name, value in module.state_dict().items():
+                yield _within(key, name), value
 
     def _of_optimizer(self) -> Iterator[tuple[str, nn.Parameter]]:
         for group in self._groups():
@@ -184,6 +187,17 @@ def named_values(progress: Mapping[str, Any] | None) -> dict[str, Any]:
     if progress is not None and not isinstance(progress, Mapping):
         raise TypeError(f"progress is {type(progress).__name__}; give a dict, such as {{'step': step}}")
     return dict(progress or {})
+
+
+def kinds_in(value: object) -> set[type]:
+    """The types of all that a value is made of."""
+    parts: Collection[object] = ()
+    if isinstance(value, Mapping):
+        parts = [*value, *value.values()]
+    elif isinstance(value, _CONTAINERS):
+        parts = value
+    inner = (kinds_in(part) for part in parts if isinstance(part, _CONTAINERS))
+    return {type(value), *map(type, parts)}.union(*inner)
 
 
 def check_loadable(name: str, value: object) -> None:
@@ -251,6 +265,19 @@ def _owners(optimizers: Mapping[str, Optimizer], names: Mapping[nn.Parameter, st
                     raise ValueError(f"{what} has {names[parameter]}, which another optimizer has too")
                 found[parameter] = optimizer
     return found
+
+
+def _check_distinct(names: Iterable[str]) -> None:
+    """ValueError for a name that two tensors would have in a checkpoint, of which one would be lost."""
+    found, twice = set(), []
+    for name in names:
+        twice += [name] if name in found else []
+        found.add(name)
+    if twice:
+        raise ValueError(
+            f"two tensors would both be called {twice[0]!r} in a checkpoint, where `module.` and `_orig_mod.`, which "
+            "wrappers put before names, are left out. Give the model's own part called `module` another name"
+        )
 
 
 def _within(key: str, name: str) -> str:

@@ -86,6 +86,8 @@ class Throughput:
     """
 
     def __init__(self, device: torch.device | None = None, *, warmup_steps: int = 5) -> None:
+        if isinstance(device, str):
+            raise TypeError(f"device is the text {device!r}; give the device itself, such as world.device")
         on_gpu = device is not None and device.type == "cuda"
         self._clock: _HostClock | _CudaClock = _CudaClock(device) if on_gpu else _HostClock()
         self._warmup_steps = warmup_steps

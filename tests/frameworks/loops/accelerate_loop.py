@@ -52,7 +52,7 @@ while progress.epoch < args.epochs and not is_last:
     loader.set_epoch(progress.epoch)
     rest = accelerator.skip_first_batches(loader, progress.done) if progress.done else loader
     for inputs, targets in rest:
-        parts = zip(inputs.chunk(args.accumulate), targets.chunk(args.accumulate), strict=True)
+        parts = zip(inputs.tensor_split(args.accumulate), targets.tensor_split(args.accumulate), strict=True)
         optimizer.zero_grad()
         for part, (x, y) in enumerate(parts, 1):
             # The ranks exchange gradients once a step, with its last part.

@@ -43,7 +43,7 @@ while state["epoch"] < args.epochs and not is_last:
     for number, (inputs, targets) in enumerate(loader):
         if number < state["done"]:
             continue  # the batches before are read, and thrown away
-        parts = zip(inputs.chunk(args.accumulate), targets.chunk(args.accumulate), strict=True)
+        parts = zip(inputs.tensor_split(args.accumulate), targets.tensor_split(args.accumulate), strict=True)
         optimizer.zero_grad()
         for part, (x, y) in enumerate(parts, 1):
             with fabric.no_backward_sync(model, enabled=part < args.accumulate):

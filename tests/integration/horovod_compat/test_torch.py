@@ -34,14 +34,15 @@ def attempt(name, act):
     hvd.init()
     found[name + ", then"] = hvd.allreduce(torch.ones(2) + rank, op=hvd.Sum).tolist()
 
-def refused(call):
+def refused(call, given=[1.0]):
     try:
-        call([1.0])
-    except TypeError as error:
+        call(given)
+    except (TypeError, ValueError) as error:
         return str(error)
 
 calls = [hvd.allreduce, hvd.allreduce_async, hvd.allgather, hvd.alltoall, hvd.reducescatter]
 found["lists"] = [refused(call) for call in (*calls, lambda given: hvd.broadcast(given, 0))]
+found["no rows"] = [refused(call, torch.tensor(1.0)) for call in (hvd.allgather, hvd.alltoall, hvd.reducescatter)]
 found["no optimizers"] = [refused(hvd.DistributedOptimizer), refused(lambda it: hvd.broadcast_optimizer_state(it, 0))]
 attempt("shapes", lambda: hvd.allreduce(torch.ones(2 + rank), name=f"of rank {rank}"))
 tail = [torch.ones(2), torch.ones(3)]
@@ -84,6 +85,7 @@ def test_every_rank_is_told_what_one_did_otherwise(tmp_path: Path) -> None:
         assert first[f"{trouble}, then"] == second[f"{trouble}, then"] == [3, 3]
     assert all("takes an optimizer of PyTorch, not list" in said for said in first["no optimizers"])
     assert len(first["lists"]) == 6 and all("takes tensors of PyTorch, not list" in said for said in first["lists"])
+    assert len(first["no rows"]) == 3 and all("this one has none" in said for said in first["no rows"])
     assert "of rank 0" in first["shapes"] and "of rank 1" in first["shapes"] and "same order" in first["shapes"]
     assert "op=hvd.Min" in first["joined"] and "has joined" in first["joined"]
     assert second["ahead"] == pytest.approx(1050)

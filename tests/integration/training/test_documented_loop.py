@@ -40,6 +40,15 @@ def test_stopped_by_a_signal_and_started_again_it_has_the_same_losses(tmp_path: 
     assert stopped.read_bytes() == alone_model.read_bytes()
 
 
+def test_ranks_stay_alike_where_the_parts_of_a_step_are_not(tmp_path: Path) -> None:
+    script = loop(tmp_path)
+    told = 'print("weights", *world.gather(sum(weight.sum().item() for weight in model.parameters())))\nworld.leave()'
+    script.write_text(script.read_text().replace("world.leave()", told))
+    done = run_script(tmp_path, script, "--epochs", "1", "--accumulate", "5", "--save-every", "1000", ranks=2)
+    first, second = re.findall(r"weights (\S+) (\S+)", done.stdout)[0]
+    assert first == second
+
+
 def stopped_after(folder: Path, script: Path, line: str) -> dict[str, str]:
     """What it printed until SIGTERM, sent when it had come to a line, ended it in order."""
     slow = script.with_name("slow.py")

@@ -28,3 +28,12 @@ def test_a_task_trains_on_two_ranks_and_goes_on_from_its_checkpoint(place: Path,
     figures = json.loads((place / "outputs/figures.json").read_text())
     assert 0 <= figures[QUALITY[task]] <= 1 and figures["ranks"] == 2
     assert (place / "outputs/model.pt").stat().st_size > 1000
+
+
+def test_started_again_after_its_last_step_it_still_says_how_good_it_is(place: Path) -> None:
+    always = (*SMALL["text"], "--steps", "2", "--checkpoints", str(place / "kept"), "--out", str(place / "outputs"))
+    found = []
+    for _ in range(2):
+        run_script(place, TASKS / "text.py", *always)
+        found.append(json.loads((place / "outputs/figures.json").read_text())[QUALITY["text"]])
+    assert found[0] == found[1]

@@ -29,6 +29,18 @@ def test_the_last_few_and_the_best_are_kept(tmp_path):
     assert sorted(path.name for path in tmp_path.glob("step_*")) == ["step_2", "step_4", "step_5"]
     assert [path.parent.name for path in tmp_path.glob("step_*/best")] == ["step_2"]
     checkpointer.close()
+    again = ArrayCheckpointer(tmp_path, keep_last=2)
+    assert (again.load().step, again.load("best").step) == (5, 2)
+    again.close()
+
+
+def test_without_a_metric_there_is_no_best_and_other_words_are_refused(tmp_path):
+    checkpointer = ArrayCheckpointer(tmp_path)
+    checkpointer.save(1, arrays(1))
+    assert checkpointer.load("best") is None
+    with pytest.raises(ValueError, match="which='newest' is last or best"):
+        checkpointer.load("newest")
+    checkpointer.close()
 
 
 def test_a_damaged_one_is_passed_over_and_damage_everywhere_is_an_error(tmp_path, caplog):

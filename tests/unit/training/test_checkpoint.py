@@ -148,9 +148,21 @@ def test_what_becomes_impossible_to_load_is_noticed_too(tmp_path):
     keeper.save(1, {"top1": None})
     with pytest.raises(TypeError, match=r"progress\['top1'\] \(float64\)"):
         keeper.save(2, {"top1": numpy.float64(0.5)})
+    losses = []
+    keeper.save(2, {"losses": {"all": losses}})
+    losses.append(numpy.float64(0.5))
+    with pytest.raises(TypeError, match=r"progress\['losses'\]"):
+        keeper.save(3, {"losses": {"all": losses}})
     training.optimizer.param_groups[0]["lr"] = numpy.float64(0.5)
     with pytest.raises(TypeError, match="'lr' of the optimizer"):
-        keeper.save(2)
+        keeper.save(4)
+
+
+def test_a_name_that_two_tensors_would_have_is_refused(tmp_path):
+    model = nn.Linear(2, 2)
+    model.module = nn.Linear(2, 2)
+    with pytest.raises(ValueError, match=r"two tensors would both be called 'weight'.*called `module` another name"):
+        Checkpointer(model, None, tmp_path)
 
 
 def test_a_loss_with_its_graph_is_saved_as_a_number(tmp_path):
@@ -666,6 +678,20 @@ def test_what_to_load_is_the_last_or_the_best(tmp_path):
     keeper = checkpointer(Training(), tmp_path)
     with pytest.raises(ValueError, match=r"which='newest' is last or best"):
         keeper.load("newest")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"also": [1]}, r"also is list; give a dict, such as \{\"scheduler\": scheduler\}"),
+        ({"keep_last": "3"}, "keep_last='3' must be a whole number, 1 or more"),
+        ({"keep_last": 0}, "keep_last=0 must be a whole number, 1 or more"),
+        ({"best": "top1"}, "best='top1' must be max or min"),
+    ],
+)
+def test_wrong_options_are_named(tmp_path, options, said):
+    with pytest.raises((TypeError, ValueError), match=said):
+        Checkpointer(nn.Linear(1, 1), None, tmp_path, **options)
 
 
 def test_step_and_metric_may_be_numbers_of_numpy_and_of_pytorch(tmp_path):

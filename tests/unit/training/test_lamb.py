@@ -54,7 +54,12 @@ def test_weights_of_zero_can_leave_zero():
 
 
 @pytest.mark.parametrize(
-    ("options", "said"), [({"lr": -1.0}, "lr is -1"), ({"betas": (0.9, 1.0)}, r"betas are \(0.9, 1.0\)")]
+    ("options", "said"),
+    [
+        ({"lr": -1.0}, "lr is -1"),
+        ({"betas": (0.9, 1.0)}, r"betas are \(0.9, 1.0\)"),
+        ({"betas": (0.9,)}, "there are two"),
+    ],
 )
 def test_options_that_cannot_be_are_refused(options, said):
     with pytest.raises(ValueError, match=said):

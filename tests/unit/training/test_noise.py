@@ -34,6 +34,15 @@ def test_without_a_signal_there_is_no_value():
     assert scale.value is None
 
 
+def test_a_step_that_overflowed_does_not_spoil_the_estimate():
+    scale = NoiseScale(2, 4)
+    scale.observe(torch.tensor(2.0), torch.tensor(1.5))
+    expected = scale.value
+    scale.observe(torch.tensor(float("inf")), torch.tensor(float("inf")))
+    scale.observe(torch.tensor(2.0), torch.tensor(float("nan")))
+    assert scale.value == expected == 2.0
+
+
 def test_one_batch_size_is_not_enough():
     with pytest.raises(ValueError, match=r"given 32 and 32.*One rank has only one"):
         NoiseScale(32, 32)
@@ -60,6 +69,8 @@ def test_nonsense_is_refused():
     for batch, scale in ((0, 10), (8, float("inf")), (8, float("nan"))):
         with pytest.raises(ValueError, match="both must be positive, and finite"):
             advise(batch, scale)
+    with pytest.raises(ValueError, match="no noise scale to advise on"):
+        advise(8, NoiseScale(1, 2).value)
     with pytest.raises(TypeError, match="Linear does not reduce gradients"):
         NoiseScale(4, 8).attach(torch.nn.Linear(2, 2))
 

@@ -216,6 +216,11 @@ def test_other_than_whole_numbers_are_refused(given, said):
         ResumableSampler(*given)
 
 
+def test_an_epoch_is_a_whole_number():
+    with pytest.raises(TypeError, match="epoch is float; give a whole number"):
+        ResumableSampler(8, 2).set_epoch(1.0)
+
+
 @pytest.mark.parametrize("state", [None, {}, {"step": 5}])
 def test_what_is_no_position_is_refused(state):
     with pytest.raises(TypeError, match=r"is no position: give what `state..` returned"):

@@ -80,6 +80,11 @@ def _check_type(kind: str, tensors: Sequence[Tensor], allowed: Set[torch.dtype])
             raise ValueError(f"{kind} takes no tensors of {tensor.dtype}; convert it to one of {names}")
 
 
+def _check_rows(kind: str, tensors: Sequence[Tensor]) -> None:
+    if any(tensor.dim() == 0 for tensor in tensors):
+        raise ValueError(f"{kind} takes tensors with a first dimension, and this one has none: unsqueeze(0) adds one")
+
+
 def scaled(tensor: Tensor, factor: float) -> Tensor:
     if factor == 1.0:
         return tensor
@@ -109,9 +114,7 @@ def gather(tensors: Sequence[Tensor], name: Optional[str], process_set: object =
     """Concatenate what all ranks have along the first dimension, which may differ; the result is a list."""
     check_process_set(process_set)
     _check_type("allgather", tensors, _MOVED)
-    for tensor in tensors:
-        if tensor.dim() == 0:
-            raise ValueError("allgather joins tensors along their first dimension; this one has none: unsqueeze(0) it")
+    _check_rows("allgather", tensors)
     described = [[str(tensor.dtype)[6:], tensor.is_cuda, list(tensor.shape[1:])] for tensor in tensors]
     GROUP.announce("allgather", described, name)
     if GROUP.size() == 1:
@@ -169,6 +172,7 @@ def exchange(tensor: Tensor, splits: Optional[Any], name: Optional[str], process
     """All to all: a part of the rows for every rank; the result is what came, and how many rows from whom."""
     check_process_set(process_set)
     _check_type("alltoall", [tensor], _MOVED)
+    _check_rows("alltoall", [tensor])
     size = GROUP.size()
     own = torch.as_tensor(splits).tolist() if splits is not None else None
     if own is None:
@@ -191,8 +195,7 @@ def exchange(tensor: Tensor, splits: Optional[Any], name: Optional[str], process
 
 def own_rows(tensor: Tensor) -> slice:
     """Which rows of a reduced tensor are this rank's."""
-    if tensor.dim() == 0:
-        raise ValueError("reducescatter divides tensors along their first dimension; this one has none")
+    _check_rows("reducescatter", [tensor])
     counts = shares(tensor.shape[0], GROUP.size())
     begin = sum(counts[: GROUP.rank()])
     return slice(begin, begin + counts[GROUP.rank()])
