@@ -106,6 +106,7 @@ class Gathering:
         self._exchange = sharing.exchange if sharing else None
         self._shelf = sharing.shelf if sharing else ""
         self._broken: list[BaseException] = []
+        self._peers = Connections()
         self._changed = threading.Condition()
         self._report_now = threading.Event()
         self._hashing = Hashing(row, folder, journal, progress)
@@ -129,6 +130,7 @@ class Gathering:
         telling.start()
         for thread in threads:
             thread.join()
+        self._peers.close()
         self._report_now.set()
         telling.join(_LAST_WORD_S)
         if self._broken:
@@ -187,7 +189,7 @@ class Gathering:
     # Fetching
 
     def _work(self) -> None:
-        buffer, peers = bytearray(self._row.block_bytes), Connections()
+        buffer = bytearray(self._row.block_bytes)
         following.filled = self._progress.arriving
         try:
             while (fetch := self._next()) is not None:
@@ -195,11 +197,10 @@ class Gathering:
                 if fetch.peer is None:
                     self._from_source(fetch, view)
                 else:
-                    self._from_peer(fetch, fetch.peer, view, peers)
+                    self._from_peer(fetch, fetch.peer, view)
         except BaseException as error:
             self._broken.append(error)
         finally:
-            peers.close()
             with self._changed:
                 self._changed.notify_all()
 
@@ -227,25 +228,26 @@ class Gathering:
         # The sooner others hear of it, the sooner they can take it.
         self._report_now.set()
 
-    def _from_peer(self, fetch: Fetch, node: str, view: memoryview, peers: Connections) -> None:
+    def _from_peer(self, fetch: Fetch, node: str, view: memoryview) -> None:
         with self._changed:
             peer, wanted = self.ledger.peers[node], self.ledger.hashes[fetch.block]
             offer, tls, patience_s = peer.offer, peer.tls, self.ledger.patience_s(len(view))
         began = time.monotonic()
         try:
-            peers.fetch(offer, tls, fetch.block, self._shelf, view, patience_s)
+            self._peers.fetch(offer, tls, fetch.block, self._shelf, view, patience_s)
         except PeerTrouble as trouble:
-            with self._changed:
-                self.ledger.failed(fetch, trouble, time.monotonic())
-            self._report_now.set()
+            self._failed(fetch, trouble)
             return
         sha256 = hashlib.sha256(view).hexdigest()
         if sha256 != wanted:
-            with self._changed:
-                self.ledger.lied(fetch)
-            self._report_now.set()
+            self._failed(fetch, PeerTrouble(f"{node} gave wrong bytes", lied=True))
             return
         self._keep(fetch, view, sha256, began)
+
+    def _failed(self, fetch: Fetch, trouble: PeerTrouble) -> None:
+        with self._changed:
+            self.ledger.failed(fetch, trouble, time.monotonic())
+        self._report_now.set()
 
     def _keep(self, fetch: Fetch, view: memoryview, sha256: str, began: float) -> None:
         filled = 0
