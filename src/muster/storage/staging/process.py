@@ -105,9 +105,10 @@ class Line:
             now = self.progress.report()
             unchanged = unchanged + 1 if now == sent else 0
             # What stands still is told as well, less often: an old rate would say that it moves.
-            if now.total_files and unchanged % _STILL_REPORTS == 0:
+            if unchanged % _STILL_REPORTS == 0:
                 sent = now
-                self.say(Report(progress=now))
+                # Without anything to count yet, that it is alive.
+                self.say(Report(progress=now if now.total_files else None))
 
 
 def _carried_out(request: Request, line: Line) -> Done:
