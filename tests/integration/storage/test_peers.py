@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import http.client
+import json
 import random
 import ssl
 import threading
@@ -196,6 +197,31 @@ def test_what_was_cut_off_goes_on_where_it_stopped(nodes: list[PeerNode]) -> Non
     assert nodes[0].stage(source) == FILES
     assert nodes[0].progress.resumed_bytes
     assert source.bytes < before + TOTAL
+
+
+@pytest.mark.parametrize("damage", ["changed", "cut", "gone"])
+def test_what_was_cut_off_and_damaged_since_reaches_nobody(nodes: list[PeerNode], damage: str) -> None:
+    source, reads = Counted(), threading.Semaphore(12)
+
+    def cut() -> None:
+        if not reads.acquire(blocking=False):
+            source.broken = TransferError("data_unavailable", "cut")
+
+    source.before = cut
+    with pytest.raises(TransferError, match="cut"):
+        nodes[0].stage(source)
+    (partial,) = (nodes[0].root / "trees" / ".partial").iterdir()
+    first = json.loads((partial / "blocks").read_text().split("\n")[1])
+    path = partial / "data" / "big.bin"
+    with path.open("r+b") as file:
+        file.seek(first["block"] * Row(source.listing()).block_bytes)
+        file.write(b"another")
+        if damage == "cut":
+            file.truncate(10)
+    if damage == "gone":
+        path.unlink()
+    source.before, source.broken = lambda: None, None
+    assert nodes[0].stage(source) == FILES
 
 
 def test_a_damaged_whole_is_fetched_again_from_the_source_alone(nodes: list[PeerNode]) -> None:

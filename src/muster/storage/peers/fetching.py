@@ -23,7 +23,15 @@ from muster.storage.peers.board import MOST_BLOCKS
 from muster.storage.peers.ledger import Ledger
 from muster.storage.peers.planner import Fetch
 from muster.storage.peers.shelf import BlockJournal
-from muster.storage.staging.download import FOR_BLOCKS, FOR_SMALL_FILES, SMALL_BYTES, compare, local_trouble, write_at
+from muster.storage.staging.download import (
+    FOR_BLOCKS,
+    FOR_SMALL_FILES,
+    SMALL_BYTES,
+    Damaged,
+    compare,
+    local_trouble,
+    write_at,
+)
 from muster.storage.staging.model import Progress, stored_path
 from muster.wire.data.access import FileEntry
 from muster.wire.node.peers import BlockHash, BlocksAnswer, BlocksReport
@@ -276,6 +284,7 @@ class Hashing:
         self._progress = progress
         self._lock = threading.Lock()
         self._arrived: set[int] = set()
+        self._resumed: set[int] = set()
         self._next = 0
         self._busy = False
         self._file = 0
@@ -284,8 +293,9 @@ class Hashing:
         self.found: dict[str, str] = {}
 
     def has(self, block: int) -> None:
-        """A block that an earlier call brought."""
+        """A block that an earlier call brought: it must still be what it was."""
         self._arrived.add(block)
+        self._resumed.add(block)
 
     def begin(self) -> None:
         """Files without bytes at the front are complete."""
@@ -309,6 +319,8 @@ class Hashing:
             self._next += 1
 
     def _add(self, block: int, view: memoryview | None) -> None:
+        if view is None and block in self._resumed:
+            self._check(block)
         filled = 0
         for part in self._row.parts(block):
             if view is not None:
@@ -318,6 +330,18 @@ class Hashing:
             filled += part.length
             self._hashed += part.length
             self._finish_files()
+
+    def _check(self, block: int) -> None:
+        digest, parts = hashlib.sha256(), list(self._row.parts(block))
+        try:
+            for part in parts:
+                _hash_part(self._folder / stored_path(part.entry), part.offset, part.length, digest)
+            found = digest.hexdigest()
+        except FileNotFoundError:
+            found = ""
+        if found != self._journal.blocks[block]:
+            path = stored_path(parts[0].entry)
+            raise Damaged(parts[0].entry, found, f"{path} was changed on this node before all of it had arrived")
 
     def _finish_files(self) -> None:
         entries = self._row.entries
@@ -360,5 +384,5 @@ def _hash_part(path: Path, offset: int, length: int, digest: Any) -> None:
     with path.open("rb", buffering=0) as file:
         for at in range(offset, offset + length, len(piece) or 1):
             view = piece[: min(len(piece), offset + length - at)]
-            os.preadv(file.fileno(), [view], at)
-            digest.update(view)
+            # Fewer bytes where somebody cut it off.
+            digest.update(view[: os.preadv(file.fileno(), [view], at)])

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from muster.host.hashing import sha256_of
 from muster.host.http import following
 from muster.storage.connectors.base import BLOCK_BYTES, Source, SourceChanged, Streaming, TransferError, without_ranges
 from muster.storage.staging.model import Progress, stored_path
@@ -50,6 +51,8 @@ class _Line:
 
     path: str
     sha256: str | None = field(default=None, metadata=OMIT)
+    changed_ns: tuple[int, int] | None = field(default=None, metadata=OMIT)
+    """When a finished file's content and its entry last changed: whether it still is what it was."""
     block: int | None = field(default=None, metadata=OMIT)
 
 
@@ -57,18 +60,29 @@ class Journal:
     """What is done, one line each: finished files with their hash, finished blocks of large ones."""
 
     def __init__(self, path: Path) -> None:
-        self.files: dict[str, str] = {}
+        self.files: dict[str, tuple[str, tuple[int, int] | None]] = {}
         self.blocks: dict[str, set[int]] = {}
         self._lock = threading.Lock()
         for line in _whole_lines(path):
             if line.sha256 is not None:
-                self.files[line.path] = line.sha256
+                self.files[line.path] = line.sha256, line.changed_ns
             elif line.block is not None:
                 self.blocks.setdefault(line.path, set()).add(line.block)
         self._file = path.open("ab", buffering=0)
 
-    def finished(self, path: str, sha256: str) -> None:
-        self._write(_Line(path, sha256=sha256))
+    def known(self, entry: FileEntry, path: Path) -> str | None:
+        """The hash of a file that an earlier call finished, if it is still what it was then."""
+        sha256, changed_ns = self.files.get(entry.path, (None, None))
+        try:
+            status = path.lstat()
+            if sha256 is None or status.st_size != entry.size:
+                return None
+            return sha256 if _changed_ns(status) == changed_ns or sha256_of(path) == sha256 else None
+        except OSError:
+            return None
+
+    def finished(self, entry: FileEntry, path: Path, sha256: str) -> None:
+        self._write(_Line(entry.path, sha256, _changed_ns(path.lstat())))
 
     def block(self, path: str, index: int) -> None:
         self._write(_Line(path, block=index))
@@ -139,8 +153,7 @@ class _Work:
         self._streaming = without_ranges(self._source, entries)
         for entry in entries:
             path = self._folder / stored_path(entry)
-            known = self._journal.files.get(entry.path)
-            if known is not None and _has_size(path, entry.size):
+            if (known := self._journal.known(entry, path)) is not None:
                 self.hashes[entry.path] = known
                 self._progress.add(entry.size, 1, resumed=True)
             elif entry.size <= BLOCK_BYTES:
@@ -213,7 +226,7 @@ class _Work:
                 write_at(descriptor, view, 0)
             finally:
                 os.close(descriptor)
-            self._journal.finished(entry.path, sha256)
+            self._journal.finished(entry, path, sha256)
         except OSError as error:
             raise local_trouble(error, path) from error
         self.hashes[entry.path] = sha256
@@ -238,7 +251,7 @@ class _Work:
         if count != entry.size:
             raise SourceChanged(stored_path(entry))
         compare(entry, digest.hexdigest())
-        self._journal.finished(entry.path, digest.hexdigest())
+        self._journal.finished(entry, path, digest.hexdigest())
         self.hashes[entry.path] = digest.hexdigest()
         self._progress.add(0, 1)
 
@@ -274,17 +287,17 @@ class _Work:
             sha256 = large.digest.hexdigest()
             compare(large.entry, sha256)
             os.fchmod(large.descriptor, 0o444)
-            self._journal.finished(large.entry.path, sha256)
+            self._journal.finished(large.entry, large.path, sha256)
             self.hashes[large.entry.path] = sha256
             self._progress.add(0, 1)
 
 
 class Damaged(TransferError):
-    """What arrived is not what was announced."""
+    """What arrived is not what was announced, or no longer what arrived."""
 
-    def __init__(self, entry: FileEntry, sha256: str) -> None:
-        text = f"{stored_path(entry)} arrived with the sha256 {sha256}, and {entry.sha256} was announced"
-        super().__init__("data_unavailable", text)
+    def __init__(self, entry: FileEntry, sha256: str, text: str = "") -> None:
+        announced = f"{stored_path(entry)} arrived with the sha256 {sha256}, and {entry.sha256} was announced"
+        super().__init__("data_unavailable", text or announced)
         self.what = stored_path(entry)
 
 
@@ -298,6 +311,10 @@ def write_at(descriptor: int, view: memoryview, offset: int) -> None:
     written = 0
     while written < len(view):
         written += os.pwrite(descriptor, view[written:], offset + written)
+
+
+def _changed_ns(status: os.stat_result) -> tuple[int, int]:
+    return status.st_mtime_ns, status.st_ctime_ns
 
 
 def _has_size(path: Path, size: int) -> bool:

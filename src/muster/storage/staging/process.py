@@ -64,6 +64,9 @@ def main() -> None:
         line.say(Report(failed=Failure(error.code, error.message, error.final, error.next)))
     except (Unwanted, ParentGone):
         return
+    except OSError as error:
+        # The node's own disk, or what somebody did to a folder meanwhile.
+        line.say(Report(failed=Failure("platform", f"what moves data met {error}", False)))
     # What is held stays held until the agent has taken it over.
     line.closed.wait()
     for close in line.at_end:
