@@ -20,7 +20,7 @@ from pathlib import Path
 from muster.fileserver.nfs.operations import Compound
 from muster.fileserver.nfs.tree import Tree
 from muster.fileserver.nfs.xdr import Garbled, Reader, u32
-from muster.host.listener import Listener
+from muster.storage.listener import Listener
 from muster.wire.codec import from_json
 from muster.wire.message import wire
 

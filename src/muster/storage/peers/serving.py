@@ -20,9 +20,9 @@ from typing import Any
 
 from muster.errors import AccessDenied
 from muster.host.children import Parent, ParentGone
-from muster.host.listener import Listener
 from muster.host.network import address_towards
 from muster.storage.grants import Grant, check, verify
+from muster.storage.listener import Listener
 from muster.storage.peers.messages import Serve, Serving
 from muster.storage.peers.shelf import Missing, Shelves
 from muster.wire.codec import from_json, to_json
