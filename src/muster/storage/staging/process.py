@@ -23,6 +23,7 @@ from muster.storage.peers.fetching import Nobody
 from muster.storage.staging.arriving import Arrival
 from muster.storage.staging.cache import Cache
 from muster.storage.staging.copying import copy_frame, copy_in, copy_out
+from muster.storage.staging.download import local_trouble
 from muster.storage.staging.gateway import Mounted
 from muster.storage.staging.messages import (
     BlocksHeard,
@@ -59,18 +60,28 @@ def main() -> None:
     line = Line()
     try:
         request: Request = from_json(Request, line.receive())  # type: ignore[arg-type]
-        line.say(Report(done=_carried_out(request, line)))
-    except TransferError as error:
-        line.say(Report(failed=Failure(error.code, error.message, error.final, error.next)))
+        line.say(_answer(request, line))
     except (Unwanted, ParentGone):
         return
-    except OSError as error:
-        # The node's own disk, or what somebody did to a folder meanwhile.
-        line.say(Report(failed=Failure("platform", f"what moves data met {error}", False)))
     # What is held stays held until the agent has taken it over.
     line.closed.wait()
     for close in line.at_end:
         close()
+
+
+def _answer(request: Request, line: Line) -> Report:
+    try:
+        return Report(done=_carried_out(request, line))
+    except TransferError as error:
+        return _failed(error)
+    except OSError as error:
+        # The node's own disk, or what somebody did to a folder meanwhile.
+        cache = getattr(request, "cache", "") or "/"
+        return _failed(local_trouble(error, Path(error.filename or f"{cache}/cache")))
+
+
+def _failed(error: TransferError) -> Report:
+    return Report(failed=Failure(error.code, error.message, error.final, error.next))
 
 
 class Line:
