@@ -198,8 +198,7 @@ def _bring(request: Bring, line: Line) -> Done:
     def go_on() -> None:
         try:
             failed = arrival.go_on()
-            final = Report(failed=Failure("data_unavailable", failed, True)) if failed else Report(arrived=True)
-            line.say(final)
+            line.say(_failed(failed) if failed else Report(arrived=True))
         except (Unwanted, ParentGone):
             return
 
