@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import random
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from muster.storage.connectors.base import TransferError
+from muster.storage.connectors.base import BLOCK_BYTES, TransferError
 from muster.storage.connectors.files import Folder
 from muster.storage.staging import cache as caches
 from muster.storage.staging.cache import Cache
+from muster.storage.staging.download import Damaged, Journal, fetch
 from muster.storage.staging.model import Progress
 from muster.storage.staging.stage import stage
+from muster.wire.data.access import FileEntry
 
 FILES = {"a.txt": b"first" * 100, "sub/b.txt": b"second" * 100}
 
@@ -115,6 +120,57 @@ def test_what_an_earlier_try_had_finished_and_nobody_changed_is_kept(
     held, _ = stage(Folder(str(source)), str(source), "input 'x'", None, cache, progress)
     held.release()
     assert progress.resumed_bytes == sum(map(len, FILES.values()))
+
+
+class Large:
+    """A source of one file of some blocks, that breaks off or sends wrong bytes."""
+
+    label = "memory"
+
+    def __init__(self) -> None:
+        self.data = random.Random(3).randbytes(3 * BLOCK_BYTES)
+        self.entry = FileEntry("big", len(self.data), etag="1")
+        self.left = 2
+        self.lies = False
+
+    def read(self, entry: FileEntry, offset: int, view: memoryview) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise TransferError("data_unavailable", "cut")
+        view[:] = bytes(len(view)) if self.lies else self.data[offset : offset + len(view)]
+
+    def fetch(self, folder: Path, entry: FileEntry | None = None) -> bytes:
+        journal = Journal(folder / "journal.jsonl")
+        try:
+            fetch(self, [entry or self.entry], folder / "data", journal, Progress())  # type: ignore[arg-type]
+        finally:
+            journal.close()
+        return (folder / "data" / "big").read_bytes()
+
+
+def test_blocks_of_an_earlier_try_that_were_changed_are_noticed_and_fetched_again(tmp_path: Path) -> None:
+    source = Large()
+    with pytest.raises(TransferError, match="cut"):
+        source.fetch(tmp_path)
+    source.left = 100
+    done = json.loads((tmp_path / "journal.jsonl").read_text().split("\n")[1])["block"]
+    with (tmp_path / "data" / "big").open("r+b") as file:
+        file.seek(done * BLOCK_BYTES)
+        file.write(b"changed")
+    with pytest.raises(Damaged, match="big was changed on this machine"):
+        source.fetch(tmp_path)
+    # It does not go on from that for ever.
+    assert source.fetch(tmp_path) == source.data
+
+
+def test_a_large_file_that_arrived_wrong_is_fetched_again_from_its_beginning(tmp_path: Path) -> None:
+    source = Large()
+    source.left, source.lies = 100, True
+    announced = replace(source.entry, sha256=hashlib.sha256(source.data).hexdigest())
+    with pytest.raises(Damaged, match="was announced"):
+        source.fetch(tmp_path, announced)
+    source.lies = False
+    assert source.fetch(tmp_path, announced) == source.data
 
 
 def test_a_cache_that_is_too_small_says_so_also_while_others_use_it(source: Path, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import threading
+import zlib
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -47,13 +48,14 @@ def connections(sizes: list[int]) -> int:
 
 @wire
 class _Line:
-    """A finished file with its hash, or a finished block of a large one."""
+    """A finished file with its hash, or a finished block of a large one; neither: all of it was wrong."""
 
     path: str
     sha256: str | None = field(default=None, metadata=OMIT)
     changed_ns: tuple[int, int] | None = field(default=None, metadata=OMIT)
     """When a finished file's content and its entry last changed: whether it still is what it was."""
     block: int | None = field(default=None, metadata=OMIT)
+    crc32: int | None = field(default=None, metadata=OMIT)
 
 
 class Journal:
@@ -61,13 +63,17 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.files: dict[str, tuple[str, tuple[int, int] | None]] = {}
-        self.blocks: dict[str, set[int]] = {}
+        self.blocks: dict[str, dict[int, int]] = {}
+        """By file: its finished blocks with their checksums."""
         self._lock = threading.Lock()
         for line in _whole_lines(path):
             if line.sha256 is not None:
                 self.files[line.path] = line.sha256, line.changed_ns
-            elif line.block is not None:
-                self.blocks.setdefault(line.path, set()).add(line.block)
+            elif line.block is None:
+                self.files.pop(line.path, None)
+                self.blocks.pop(line.path, None)
+            elif line.crc32 is not None:
+                self.blocks.setdefault(line.path, {})[line.block] = line.crc32
         self._file = path.open("ab", buffering=0)
 
     def known(self, entry: FileEntry, path: Path) -> str | None:
@@ -84,8 +90,12 @@ class Journal:
     def finished(self, entry: FileEntry, path: Path, sha256: str) -> None:
         self._write(_Line(entry.path, sha256, _changed_ns(path.lstat())))
 
-    def block(self, path: str, index: int) -> None:
-        self._write(_Line(path, block=index))
+    def block(self, path: str, index: int, crc32: int) -> None:
+        self._write(_Line(path, block=index, crc32=crc32))
+
+    def forget(self, path: str) -> None:
+        """The file is wrong: the next call must not go on from it."""
+        self._write(_Line(path))
 
     def close(self) -> None:
         self._file.close()
@@ -104,6 +114,8 @@ class _Large:
     path: Path
     descriptor: int
     done: set[int] = field(default_factory=set)
+    resumed: dict[int, int] = field(default_factory=dict)
+    """Blocks that an earlier call brought, with their checksums: they must still be what they were."""
     next_hashed: int = 0
     hashing: bool = False
     digest: Any = field(default_factory=hashlib.sha256)
@@ -164,7 +176,7 @@ class _Work:
                 self._plan_large(entry, path)
 
     def _plan_large(self, entry: FileEntry, path: Path) -> None:
-        done = self._journal.blocks.get(entry.path, set()) if _has_size(path, entry.size) else set()
+        done = self._journal.blocks.get(entry.path, {}) if _has_size(path, entry.size) else {}
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             large = _Large(entry, path, descriptor)
@@ -173,7 +185,8 @@ class _Work:
             os.posix_fallocate(descriptor, 0, entry.size)
         except OSError as error:
             raise local_trouble(error, path) from error
-        large.done = {index for index in done if index < large.count}
+        large.resumed = {index: crc32 for index, crc32 in done.items() if index < large.count}
+        large.done = set(large.resumed)
         for index in range(large.count):
             if index in large.done:
                 self._progress.add(large.span(index)[1], resumed=True)
@@ -260,7 +273,7 @@ class _Work:
         self._source.read(large.entry, offset, view)
         try:
             write_at(large.descriptor, view, offset)
-            self._journal.block(large.entry.path, index)
+            self._journal.block(large.entry.path, index, zlib.crc32(view))
         except OSError as error:
             raise local_trouble(error, large.path) from error
         self._progress.add(len(view))
@@ -281,10 +294,17 @@ class _Work:
                     large.hashing = False
                     break
             offset, size = large.span(block)
-            large.digest.update(view if block == index else os.pread(large.descriptor, size, offset))
+            data = view if block == index else os.pread(large.descriptor, size, offset)
+            if block in large.resumed and zlib.crc32(data) != large.resumed[block]:
+                self._journal.forget(large.entry.path)
+                text = f"{stored_path(large.entry)} was changed on this machine before all of it had arrived"
+                raise Damaged(large.entry, "", text)
+            large.digest.update(data)
             large.next_hashed += 1
         if large.next_hashed == large.count and large.entry.path not in self.hashes:
             sha256 = large.digest.hexdigest()
+            if large.entry.sha256 not in (None, sha256):
+                self._journal.forget(large.entry.path)
             compare(large.entry, sha256)
             os.fchmod(large.descriptor, 0o444)
             self._journal.finished(large.entry, large.path, sha256)
