@@ -6,6 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
+import psutil
 import pytest
 from tests.conftest import wait_until
 from tests.integration.server.conftest import Site
@@ -62,6 +63,24 @@ def test_a_killed_agent_leaves_no_mount_behind(fuse: None, site: Site, blob: Con
     nodes = site.client.cluster("reading").nodes
     os.kill(next(node.pid for node in nodes if node.pid), 9)
     assert site.wait(run)["status"] == "Failed"
+    wait_until(lambda: not mounted_below(site.folder), 30.0, "the end of the mount")
+
+
+def test_a_mount_whose_process_is_killed_ends_and_the_run_says_so(fuse: None, site: Site, blob: Container) -> None:
+    blob.put("set/a.bin", b"here")
+    mount = {"source": "azureml://datastores/blob", "target": "photos"}
+    site.client.create_cluster("reading", options={"max_nodes": 1, "mounts": [mount]})
+    loop = "echo ready; while cat $MUSTER_MOUNTS/photos/set/a.bin && ls $MUSTER_MOUNTS/photos; do sleep 0.2; done"
+    run = site.run(command=loop, compute="reading")
+    wait_until(lambda: b"ready" in site.printed(run), 60.0, "its lines")
+    nodes = [psutil.Process(node.pid) for node in site.client.cluster("reading").nodes if node.pid]
+    (mover,) = [child for node in nodes for child in node.children() if "muster.storage.staging" in child.cmdline()]
+    mover.kill()
+    assert site.wait(run)["status"] == "Completed"
+    notes = [event.text for event, _ in site.client.stream(run, follow=False) if event.kind == "note"]
+    assert any("'photos' is no longer there: the process that moved the data was killed" in note for note in notes), (
+        notes
+    )
     wait_until(lambda: not mounted_below(site.folder), 30.0, "the end of the mount")
 
 
