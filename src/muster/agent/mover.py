@@ -26,6 +26,8 @@ _END_S = 2.0
 _MOUNT_END_S = 10.0
 _TRIES = 2
 _SILENT_S = 60.0
+_FIRST_WORD_S = 300.0
+"""A process may take long to start where many do."""
 _WINDOW_S = 10.0
 """Over how long a rate is taken."""
 
@@ -107,8 +109,9 @@ class Mover:
         last = Repeated(on_progress)
         child.send(to_json(request))
         while True:
-            last.heard()
+            last.listens()
             report = from_json(Report, child.receive(self.unwanted, last.repeat))
+            last.is_up = True
             if report.done is not None:
                 return report.done
             if report.failed is not None:
@@ -129,18 +132,20 @@ class Stalled(ChildEnded):
 class Repeated:
     """Progress that is told again while nothing is heard: a mover that hangs must not seem to go on at an old rate.
 
-    One that has begun to report and stops is given up: it reports also that nothing moves, whatever it waits for.
+    One that falls silent is given up: it says something also while nothing moves, whatever it waits for.
     """
 
     def __init__(self, on_progress: OnProgress, clock: Callable[[], float] = time.monotonic) -> None:
         self._on_progress = on_progress
         self._clock = clock
         self._last: ProgressReport | None = None
-        self._told_at = self._heard_at = 0.0
+        self._told_at = self._listens_since = 0.0
+        self.is_up = False
+        """It has said something."""
 
-    def heard(self) -> None:
-        """It has said something, and is listened to again."""
-        self._heard_at = self._clock()
+    def listens(self) -> None:
+        """From now on it is listened to."""
+        self._listens_since = self._clock()
 
     def tell(self, progress: ProgressReport) -> None:
         self._last, self._told_at = progress, self._clock()
@@ -148,11 +153,10 @@ class Repeated:
 
     def repeat(self) -> None:
         """Nothing is heard; Stalled where that has been so for too long."""
-        if self._last is None:
-            return
-        if self._clock() - self._heard_at >= _SILENT_S:
-            raise Stalled(f"the process that moves data has said nothing for {_SILENT_S:g} s")
-        if self._clock() - self._told_at >= _WINDOW_S:
+        patience_s = _SILENT_S if self.is_up else _FIRST_WORD_S
+        if self._clock() - self._listens_since >= patience_s:
+            raise Stalled(f"the process that moves data has said nothing for {patience_s:g} s")
+        if self._last is not None and self._clock() - self._told_at >= _WINDOW_S:
             self.tell(self._last)
 
 
@@ -171,27 +175,33 @@ class Serving:
 
     def listen(self) -> None:
         """Answer whatever it asks, until it ends."""
-        last = Repeated(lambda progress: self.on_report(Report(progress=progress)))
         try:
-            while True:
-                last.heard()
-                report = from_json(Report, self.child.receive(self._closed, last.repeat))
-                if report.need is not None:
-                    self.child.send(to_json(self.renew(report.need)))
-                elif report.blocks is not None:
-                    self.child.send(to_json(BlocksHeard(self.exchange(report.blocks))))
-                elif report.progress is not None:
-                    last.tell(report.progress)
-                else:
-                    self.on_report(report)
+            self._answer()
         except Abandoned:
             return
-        except Stalled as error:
-            # Whoever waits for more hears of its end, and would wait for ever otherwise.
-            self.on_report(Report(failed=Failure("platform", str(error), True)))
-            self.child.end()
         except (OSError, ValueError, MusterError, ChildEnded, Failed) as error:
-            log.info("a mount is no longer served: %s", error)
+            if self._closed.is_set():
+                return
+            why = "the process that moved the data was killed" if type(error) is ChildEnded else str(error)
+            log.warning("what a job reads is no longer served: %s", error)
+            # Whoever waits for more hears of its end, and would wait for ever otherwise.
+            self.on_report(Report(failed=Failure("platform", why, True)))
+            self.child.end()
+
+    def _answer(self) -> None:
+        last = Repeated(lambda progress: self.on_report(Report(progress=progress)))
+        last.is_up = True
+        while True:
+            last.listens()
+            report = from_json(Report, self.child.receive(self._closed, last.repeat))
+            if report.need is not None:
+                self.child.send(to_json(self.renew(report.need)))
+            elif report.blocks is not None:
+                self.child.send(to_json(BlocksHeard(self.exchange(report.blocks))))
+            elif report.progress is not None:
+                last.tell(report.progress)
+            elif report.failed is not None or report.arrived:
+                self.on_report(report)
 
     def close(self) -> None:
         self._closed.set()

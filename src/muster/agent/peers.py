@@ -6,6 +6,8 @@ import logging
 import os
 import sys
 import threading
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +25,7 @@ from muster.wire.node.peers import BlocksAnswer, BlocksReport, BlocksRequest, Sh
 log = logging.getLogger(__name__)
 
 _END_S = 2.0
+_START_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -88,9 +91,20 @@ class Peers:
         child = Child([sys.executable, "-m", "muster.storage.peers"], environment={**os.environ, NODE_MARK: self._mark})
         try:
             child.send(to_json(Serve(self.node, self._address, str(cache), identity)))
-            port = from_json(Serving, child.receive()).port
+            port = from_json(Serving, child.receive(threading.Event(), _patience())).port
             return child, f"https://{in_url(self._address)}:{port}"
         except (ChildEnded, WireError) as error:
             child.end()
             log.warning("this node serves no blocks to others: %s", error)
             return None, ""
+
+
+def _patience() -> Callable[[], None]:
+    """Gives a process up that does not begin: whoever asks for it waits."""
+    until = time.monotonic() + _START_S
+
+    def look() -> None:
+        if time.monotonic() > until:
+            raise ChildEnded(f"it has not begun in {_START_S:g} s")
+
+    return look

@@ -8,6 +8,8 @@ from datetime import datetime
 from math import isfinite
 from textwrap import wrap
 
+from muster.wire.text import size as size
+
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?", re.IGNORECASE)
 _COLORS = re.compile(r"\x1b\[[0-9;]*m")
 _WORDS = re.compile(r"[^\s`]*`[^`]+`\S*|\S+")
@@ -49,16 +51,6 @@ def time_text(seconds: float) -> str:
         if seconds % length_s == 0:
             return f"{seconds / length_s:g}{unit}"
     return f"{seconds:g}s"
-
-
-def size(count: float) -> str:
-    """Such as `512 B`, `1.5 MB`."""
-    units = ("B", "kB", "MB", "GB", "TB", "PB")
-    for unit in units[:-1]:
-        if count < 999.5:
-            return f"{count:.0f} {unit}" if unit == "B" or count >= 99.5 else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} {units[-1]}"
 
 
 def counted(count: int, noun: str, ending: str = "s") -> str:

@@ -25,6 +25,8 @@ _PING_S = 5.0
 _SILENT = 3
 _BAD_STARTS = 5
 _MEASURE_S = 30.0
+_MEASURE_SHARE = 0.05
+"""At most so much of the time: millions of files take long to look through."""
 _AGAIN_S = 15.0
 NOT_HERE = 3
 """The exit code of one that cannot serve on this node."""
@@ -53,7 +55,7 @@ class Keeper:
         self._lock = folder.held(self._paths)
         self._program = process.chosen(self._paths)
         self._used = folder.used_bytes(self._paths)
-        self._used_at = time.monotonic()
+        self._measure_at = time.monotonic() + _MEASURE_S
         self._port = 0
         self._process: process.Process | None = None
         self._restarts = -1
@@ -127,7 +129,7 @@ class Keeper:
                 time.sleep(_REPORT_S)  # what is known goes on to be served
 
     def _said(self) -> FileServerReport:
-        if time.monotonic() - self._used_at > _MEASURE_S:
+        if time.monotonic() > self._measure_at:
             self._measure()
         serving = self._process
         moving, now = self._moving, []
@@ -143,7 +145,9 @@ class Keeper:
         )
 
     def _measure(self) -> None:
-        self._used, self._used_at = folder.used_bytes(self._paths), time.monotonic()
+        began = time.monotonic()
+        self._used, now = folder.used_bytes(self._paths), time.monotonic()
+        self._measure_at = now + max(_MEASURE_S, (now - began) / _MEASURE_SHARE)
 
     # Fills
 
@@ -159,6 +163,8 @@ class Keeper:
                 time.sleep(_LOOK_S)
                 continue
             with moving.lock:
+                if self._orders.removes:
+                    return
                 moving.progress, moving.pace, moving.order = Progress(), Pace(), wanted[0]
                 ended = self._filled(wanted[0])
                 moving.order = None

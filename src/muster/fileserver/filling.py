@@ -20,6 +20,7 @@ from muster.storage.staging.model import Progress, check_entries, listing_key, t
 from muster.wire.codec import WireError, from_json, to_json
 from muster.wire.data.access import Access, FileEntry, where_of
 from muster.wire.message import wire
+from muster.wire.text import size
 
 _TRIES = 2
 
@@ -125,14 +126,15 @@ class Fill:
         if used + need - replaced > limit:
             raise TransferError(
                 "disk_full",
-                f"{need:,} bytes more would make {used + need - replaced:,}, and the file server may hold {limit:,}",
+                f"{size(need)} more would make {size(used + need - replaced)}, and the file server may hold "
+                f"{size(limit)}",
                 final=True,
                 next="Make it larger: `muster fileserver resize`, and fill it again.",
             )
         if need > free:
             raise TransferError(
                 "disk_full",
-                f"{need:,} bytes are needed in {self._paths.root}, which has {free:,} free",
+                f"{size(need)} are needed in {self._paths.root}, which has {size(free)} free",
                 final=True,
                 next="Free some space on the node, or create the file server with --folder on another disk.",
             )

@@ -36,10 +36,20 @@ def check_files(spec: JobSpec, base_dir: str | Path) -> list[str]:
     ]
     if problems:
         raise job_error(problems)
-    return [
+    unused = [
         f"inputs.{name}: not used by the command, and plain values reach it in no other way"
         for name in sorted(_unused_literals(spec))
     ]
+    return [*unused, *_addresses_as_text(spec)]
+
+
+def _addresses_as_text(spec: JobSpec) -> Iterator[str]:
+    for name, value in spec.inputs.items():
+        if isinstance(value, str) and value.startswith("azureml:"):
+            yield (
+                f"inputs.{name}: {value} reaches the command as a text, and nothing of it is fetched. To have it on "
+                f"the nodes, declare it in a job file: `{name}: {{type: uri_folder, path: {value}}}`"
+            )
 
 
 def no_effect_notices(spec: JobSpec) -> list[str]:

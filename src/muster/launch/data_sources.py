@@ -22,6 +22,8 @@ class Holding:
     """Nodes of the workspace that have all of it and share it."""
     cached: bool = False
     """All of it is in the cache that the nodes share."""
+    is_local: bool = False
+    """Nodes see it as files, on their machine or mounted. It was not listed."""
     trouble: str = ""
     """Why it could not be listed."""
 
@@ -39,12 +41,13 @@ def _lines(spec: JobSpec, nodes: int, shared: bool, holdings: Mapping[str, Holdi
             continue
         found = holdings.get(name)
         how = _how(item, nodes, shared, found if found is not None and not found.trouble else None)
-        meanwhile = ", while the job runs" if item.mode == "stream" and is_address(item.path) else ""
+        arrives = item.mode == "stream" and is_address(item.path) and not (found and found.is_local)
+        meanwhile = ", while the job runs" if arrives else ""
         yield f"input {name}: {item.path}{_size(found)}, {how}{meanwhile}"
 
 
 def _size(found: Holding | None) -> str:
-    if found is None:
+    if found is None or found.is_local:
         return ""
     if found.trouble:
         return f" (it could not be listed: {found.trouble})"
@@ -57,6 +60,8 @@ def _how(item: Input, nodes: int, shared: bool, found: Holding | None) -> str:
         return "read by the job itself"
     if not is_address(item.path or ""):
         return "a path that each node reads itself"
+    if found is not None and found.is_local:
+        return "copied from where it lies, on the node" if item.mode == "download" else "read where it lies, not copied"
     if found is not None and found.cached:
         return "all of it is in the node's cache: nothing is read from the source"
     if found is not None and found.nodes and shared:

@@ -76,3 +76,13 @@ def _is_shown(char: str, lines: bool) -> bool:
 
 def _escaped(char: str) -> str:
     return char.encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+def size(count: float) -> str:
+    """Such as `512 B`, `1.5 MB`."""
+    units = ("B", "kB", "MB", "GB", "TB", "PB")
+    for unit in units[:-1]:
+        if count < 999.5:
+            return f"{count:.0f} {unit}" if unit == "B" or count >= 99.5 else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} {units[-1]}"

@@ -17,6 +17,7 @@ from muster.client.api import Client
 from muster.client.connect import connect
 from muster.client.submit import submit
 from muster.client.workspace import find_workspace
+from muster.errors import NotFound
 from muster.job.explain import make_spec
 from muster.wire.codec import to_json
 
@@ -50,6 +51,13 @@ class Site:
 
     def log(self, run_id: str, name: str = "user_logs/std_log.txt") -> bytes:
         return self.client.read_file(run_id, name)
+
+    def printed(self, run_id: str) -> bytes:
+        """What has come of its log until now; nothing where no line has."""
+        try:
+            return self.log(run_id)
+        except NotFound:
+            return b""
 
     def server(self) -> psutil.Process:
         return psutil.Process(self.client.health().pid)

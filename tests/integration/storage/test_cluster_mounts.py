@@ -6,6 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
+import psutil
 import pytest
 from tests.conftest import wait_until
 from tests.integration.server.conftest import Site
@@ -34,15 +35,17 @@ def test_a_container_is_mounted_for_every_job_and_gone_with_it(fuse: None, site:
     mount = {"source": "azureml://datastores/blob/paths/set", "target": "photos"}
     made = site.client.create_cluster("reading", options={"max_nodes": 2, "mounts": [mount]})
     assert any("over FUSE" in notice and "too slow to feed GPUs" in notice for notice in made.notices)
+    # It ends well: the first rank that fails would end the other before it has printed anything.
     command = (
-        "cmp $MUSTER_MOUNTS/photos/a.bin a.bin && cat $MUSTER_MOUNTS/photos/sub/b.txt; touch $MUSTER_MOUNTS/photos/x"
+        "cmp $MUSTER_MOUNTS/photos/a.bin a.bin && cat $MUSTER_MOUNTS/photos/sub/b.txt; ! touch $MUSTER_MOUNTS/photos/x"
     )
     (site.folder / "a.bin").write_bytes(DATA)
     two = {"resources": {"instance_count": 2}, "distribution": {"type": "pytorch"}}
     run = site.run(command=command, compute="reading", code=".", **two)
     view = site.wait(run)
+    assert view["status"] == "Completed", view["verdict"]
     printed = [site.log(run, f"user_logs/std_log_process_{rank}.txt") for rank in (0, 1)]
-    assert all(b"text" in text and b"Read-only" in text for text in printed), (view, printed)
+    assert all(b"text" in text and b"Read-only" in text for text in printed), printed
     wait_until(lambda: not mounted_below(site.folder), 30.0, "the end of the mounts")
 
 
@@ -55,11 +58,29 @@ def test_a_killed_agent_leaves_no_mount_behind(fuse: None, site: Site, blob: Con
         retry={"node_loss": 0},
     )  # fmt: skip
     site.wait(run, "Running")
-    wait_until(lambda: site.view(run)["files"] and b"ready" in site.log(run), 60.0, "its lines")
+    wait_until(lambda: b"ready" in site.printed(run), 60.0, "its lines")
     assert mounted_below(site.folder)
     nodes = site.client.cluster("reading").nodes
     os.kill(next(node.pid for node in nodes if node.pid), 9)
     assert site.wait(run)["status"] == "Failed"
+    wait_until(lambda: not mounted_below(site.folder), 30.0, "the end of the mount")
+
+
+def test_a_mount_whose_process_is_killed_ends_and_the_run_says_so(fuse: None, site: Site, blob: Container) -> None:
+    blob.put("set/a.bin", b"here")
+    mount = {"source": "azureml://datastores/blob", "target": "photos"}
+    site.client.create_cluster("reading", options={"max_nodes": 1, "mounts": [mount]})
+    loop = "echo ready; while cat $MUSTER_MOUNTS/photos/set/a.bin && ls $MUSTER_MOUNTS/photos; do sleep 0.2; done"
+    run = site.run(command=loop, compute="reading")
+    wait_until(lambda: b"ready" in site.printed(run), 60.0, "its lines")
+    nodes = [psutil.Process(node.pid) for node in site.client.cluster("reading").nodes if node.pid]
+    (mover,) = [child for node in nodes for child in node.children() if "muster.storage.staging" in child.cmdline()]
+    mover.kill()
+    assert site.wait(run)["status"] == "Completed"
+    notes = [event.text for event, _ in site.client.stream(run, follow=False) if event.kind == "note"]
+    assert any("'photos' is no longer there: the process that moved the data was killed" in note for note in notes), (
+        notes
+    )
     wait_until(lambda: not mounted_below(site.folder), 30.0, "the end of the mount")
 
 

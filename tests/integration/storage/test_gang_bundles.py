@@ -69,8 +69,8 @@ def test_a_gang_shares_its_code_its_environment_and_its_checkpoint(site: Site, s
         retry={"user_error": 1, "backoff_s": 0},
     )
     view = site.wait(run, timeout_s=180.0)
+    assert view["status"] == "Completed", view["verdict"]
     logs = [site.log(run, f"user_logs/std_log_process_{rank}.txt").decode() for rank in range(3)]
-    assert view["status"] == "Completed", (view, logs)
     for kind in ("code", "resumed"):
         assert len({line for log in logs for line in log.splitlines() if line.startswith(kind)}) == 1
     assert all("True" in log and "tool small 1.0" in log for log in logs), logs

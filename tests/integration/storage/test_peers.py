@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import http.client
+import json
 import random
 import ssl
 import threading
@@ -19,7 +20,7 @@ from tests.sites.peers import WHERE, PeerNode, PeerSite
 from muster.host.http import Address, trust
 from muster.storage.connectors.base import SourceChanged, TransferError
 from muster.storage.grants import Grant
-from muster.storage.peers import asking, ledger, serving
+from muster.storage.peers import asking, ledger, planner, serving
 from muster.storage.peers.blocks import Row, shelf_name
 from muster.wire.data.access import GRANT_HEADER, FileEntry
 
@@ -198,6 +199,31 @@ def test_what_was_cut_off_goes_on_where_it_stopped(nodes: list[PeerNode]) -> Non
     assert source.bytes < before + TOTAL
 
 
+@pytest.mark.parametrize("damage", ["changed", "cut", "gone"])
+def test_what_was_cut_off_and_damaged_since_reaches_nobody(nodes: list[PeerNode], damage: str) -> None:
+    source, reads = Counted(), threading.Semaphore(12)
+
+    def cut() -> None:
+        if not reads.acquire(blocking=False):
+            source.broken = TransferError("data_unavailable", "cut")
+
+    source.before = cut
+    with pytest.raises(TransferError, match="cut"):
+        nodes[0].stage(source)
+    (partial,) = (nodes[0].root / "trees" / ".partial").iterdir()
+    first = json.loads((partial / "blocks").read_text().split("\n")[1])
+    path = partial / "data" / "big.bin"
+    with path.open("r+b") as file:
+        file.seek(first["block"] * Row(source.listing()).block_bytes)
+        file.write(b"another")
+        if damage == "cut":
+            file.truncate(10)
+    if damage == "gone":
+        path.unlink()
+    source.before, source.broken = lambda: None, None
+    assert nodes[0].stage(source) == FILES
+
+
 def test_a_damaged_whole_is_fetched_again_from_the_source_alone(nodes: list[PeerNode]) -> None:
     """Wrong bytes that a node vouches for are noticed where the file's own hash is known."""
     source = Counted()
@@ -277,6 +303,53 @@ def test_those_who_dawdle_keep_out_nobody_with_a_grant(site: PeerSite, nodes: li
                     held.enter_context(secured.wrap_socket(end, server_hostname="127.0.0.1")).sendall(b"GET /blo")
         for _ in range(3):
             assert ask(first, f"/blocks/{shelf()}/0", site.offer("n0", shelf()).grant) == 200
+
+
+def test_those_who_never_shake_hands_keep_out_nobody(
+    site: PeerSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import socket
+
+    monkeypatch.setattr(serving, "_MOST_CONNECTIONS", 8)
+    monkeypatch.setattr(serving, "_HANDSHAKE_S", 600.0)
+    first = site.add("small", tmp_path / "small")
+    first.stage(Counted())
+    with ExitStack() as held:
+        for _ in range(40):
+            held.enter_context(socket.create_connection(("127.0.0.1", first.server.port), 30))
+        for _ in range(3):
+            assert ask(first, f"/blocks/{shelf()}/0", site.offer("small", shelf()).grant) == 200
+
+
+def test_a_node_holds_few_connections_to_a_peer(nodes: list[PeerNode]) -> None:
+    source, second = Counted(), nodes[1]
+    assert nodes[0].stage(source) == FILES
+    taken: set[Any] = set()
+    honest = nodes[0].server.process_request
+
+    def count(request: Any, client_address: Any) -> None:
+        taken.add(client_address)
+        honest(request, client_address)
+
+    nodes[0].server.process_request = count  # type: ignore[method-assign]
+    assert second.stage(source) == FILES
+    assert 0 < len(taken) <= planner.PER_PEER
+
+
+@pytest.mark.parametrize("difference", [-1, 1])
+def test_a_peer_that_serves_blocks_of_another_size_is_named(
+    site: PeerSite, nodes: list[PeerNode], difference: int
+) -> None:
+    source, liar = Counted(), nodes[0]
+    honest = liar.server.shelves.read
+
+    def lie(name: str, block: int) -> tuple[int, Iterator[bytes]]:
+        size, _ = honest(name, block)
+        return size + difference, iter([bytes(size + difference)])
+
+    liar.server.shelves.read = lie  # type: ignore[method-assign]
+    together(nodes, source)
+    assert site.notices == ["n0"]
 
 
 def test_a_block_is_never_served_before_it_is_whole(site: PeerSite, nodes: list[PeerNode]) -> None:

@@ -177,6 +177,25 @@ def test_a_rank_that_waits_hears_that_the_process_has_ended(node: Node) -> None:
         rank.fetch(names[5], None)
 
 
+@pytest.mark.parametrize(
+    ("met", "code", "next"),
+    [
+        (TransferError("disk_full", "no room", next="Make some."), "disk_full", "Make some."),
+        (KeyError("x"), "platform", ""),
+    ],
+)
+def test_why_nothing_comes_keeps_its_code_whatever_it_is(node: Node, met: Exception, code: str, next: str) -> None:
+    def read(*_: object) -> None:
+        raise met
+
+    node.source.read = read  # type: ignore[method-assign]
+    with pytest.raises(TransferError) as failed:
+        node.arrival.begin()
+    assert (failed.value.code, failed.value.next) == (code, next)
+    again = node.arrival.go_on()
+    assert again is not None and again.code == code
+
+
 def test_what_a_killed_process_left_is_removed_by_the_next(
     node: Node, packed: dict[str, bytes], tmp_path: Path
 ) -> None:

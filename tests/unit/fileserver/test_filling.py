@@ -95,7 +95,7 @@ def test_what_is_not_what_was_registered_is_never_shown(paths: FileServerPaths, 
 
 
 def test_its_size_is_a_limit_that_is_checked_before_anything_comes(paths: FileServerPaths, source: Path) -> None:
-    with pytest.raises(TransferError, match=r"may hold 50,000") as caught:
+    with pytest.raises(TransferError, match=r"may hold 50.0 kB") as caught:
         bring(paths, source, limit=50_000)
     assert caught.value.final and "muster fileserver resize" in caught.value.next
     assert list(paths.data.iterdir()) == []

@@ -10,7 +10,7 @@ import struct
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -213,3 +213,60 @@ def test_other_networks_are_not_served(folder: Path) -> None:
     with serving.Server(settings) as served:
         assert not served.verify_request(None, ("10.2.0.1", 700))
         assert served.verify_request(None, ("10.1.9.9", 700))
+
+
+def test_who_looks_after_the_server_reaches_it_whatever_network_is_served(folder: Path) -> None:
+    settings = serving.Settings("pictures", str(folder), "127.0.0.5", 0, "10.1.0.0/16")
+    with serving.Server(settings) as served:
+        assert served.verify_request(None, ("127.0.0.5", 700))
+
+
+def test_those_who_only_hold_connections_keep_out_nobody(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    monkeypatch.setattr(serving, "_MOST_CLIENTS", 8)
+    served = request.getfixturevalue("server")
+    with ExitStack() as held:
+        for number in range(20):
+            end = held.enter_context(socket.create_connection(("127.0.0.1", served.port), 10))
+            if number % 2:
+                end.sendall(struct.pack(">I", 60_000) + b"half a call")
+        assert process.answers("127.0.0.1", served.port)
+
+
+def test_pieces_without_bytes_do_not_go_on_for_ever(server: serving.Server) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), 10) as connection:
+        connection.sendall(bytes(4))
+        assert connection.recv(1) == b""
+
+
+def test_a_small_request_has_no_answer_of_any_size(tree: Tree, folder: Path) -> None:
+    many = folder / "many"
+    many.mkdir()
+    for number in range(200):
+        (many / f"{number:03}-{'x' * 200}").touch()
+    handle = u32(PUTFH) + opaque(tree.handle(at(tree, "many")))
+    listing = u32(READDIR) + u64(0) + bytes(8) + u32(1 << 30) + u32(1 << 30) + u32(0)
+    status, _ = ended(tree, handle, *[listing] * 60)
+    assert status == Status.RESOURCE
+    assert len(serving.answered(tree, call(handle, *[listing] * 60))) < 4 << 20
+
+
+def test_a_listing_holds_what_came_within_one_tick_of_the_disks_clock(tree: Tree, folder: Path) -> None:
+    train, changed = folder / "train", (folder / "train").stat().st_mtime_ns
+    assert len(tree.listing(at(tree, "train"))) == 2
+    (train / "third").touch()
+    os.utime(train, ns=(changed, changed))
+    assert len(tree.listing(at(tree, "train"))) == 3
+
+
+def test_listings_are_kept_within_bounds(tree: Tree, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("muster.fileserver.nfs.tree._LISTED_NAMES", 10)
+    for number in range(6):
+        made = folder / f"folder-{number}"
+        made.mkdir()
+        for name in range(4):
+            (made / str(name)).touch()
+        os.utime(made, (1, 1))
+        assert tree.listing(at(tree, made.name)) == tree.listing(at(tree, made.name))
+    assert sum(len(names) for _, names in tree._listings.values()) == 8

@@ -107,6 +107,13 @@ def test_a_plain_input_that_is_not_used_gives_a_notice(folder: Path) -> None:
     assert notices == ["inputs.unused: not used by the command, and plain values reach it in no other way"]
 
 
+def test_an_address_that_is_passed_as_a_text_says_how_it_is_fetched(tmp_path: Path) -> None:
+    address = "azureml://datastores/blob/paths/images"
+    spec = make_spec({"command": "ls ${{inputs.images}}", "inputs": {"images": address}})
+    (notice,) = check_files(spec, tmp_path)
+    assert "nothing of it is fetched" in notice and f"{{type: uri_folder, path: {address}}}" in notice
+
+
 @pytest.mark.parametrize(
     ("command", "script"),
     [

@@ -59,6 +59,22 @@ def test_sizes_and_who_has_it_are_told_where_they_are_known(
     assert data_sources(spec, nodes, shared, {"images": holding}) == (f"input images: {ADDRESS}{said}",)
 
 
+@pytest.mark.parametrize(
+    ("mode", "said"),
+    [
+        ("ro_mount", "read where it lies, not copied"),
+        ("stream", "read where it lies, not copied"),
+        ("download", "copied from where it lies, on the node"),
+        ("direct", "read by the job itself"),
+    ],
+)
+def test_what_nodes_see_as_files_is_not_called_staged(mode: str, said: str) -> None:
+    item = {"type": "uri_folder", "path": ADDRESS, "mode": mode}
+    spec = make_spec({"command": "true", "inputs": {"images": item}})
+    local = {"images": Holding(0, 0, is_local=True)}
+    assert data_sources(spec, 2, True, local) == (f"input images: {ADDRESS}, {said}",)
+
+
 def test_a_streamed_input_comes_while_the_job_runs() -> None:
     spec = make_spec(
         {"command": "true", "inputs": {"images": {"type": "uri_folder", "path": ADDRESS, "mode": "stream"}}}

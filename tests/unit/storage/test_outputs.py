@@ -9,10 +9,12 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from threading import Event, Thread
 from types import SimpleNamespace
 
 import pytest
 from sqlalchemy import create_engine, insert
+from tests.conftest import wait_until
 
 from muster import errors
 from muster.agent import mover
@@ -23,10 +25,11 @@ from muster.server.runs import outputs
 from muster.storage.connectors.base import TransferError
 from muster.storage.connectors.credentials import FreshTokens
 from muster.storage.connectors.files import Folder
+from muster.storage.staging import process as staging
 from muster.storage.staging.messages import Done, ProgressReport, Report, Sending
 from muster.storage.staging.model import Progress
 from muster.storage.staging.upload import measure, send
-from muster.wire.codec import to_json
+from muster.wire.codec import from_json, to_json
 from muster.wire.data.access import HashedFile
 from muster.wire.node.requests import OutputClaim, OutputNames
 
@@ -160,17 +163,31 @@ def test_a_mover_that_says_nothing_shows_no_old_rate() -> None:
 def test_a_mover_that_does_not_even_say_that_nothing_moves_is_given_up() -> None:
     now = [0.0]
     last = Repeated(lambda progress: None, clock=lambda: now[0])
-    last.heard()
-    now[0] = 300.0
-    # It makes a list, and has nothing to report yet.
+    last.listens()
+    now[0] = 299.0
+    # It may take long to start.
     last.repeat()
-    last.tell(ProgressReport("", 0, 1000, 0, 1, 0))
-    last.heard()
+    now[0] = 300.0
+    with pytest.raises(ChildEnded, match="said nothing for 300 s"):
+        last.repeat()
+    last.is_up = True
+    last.listens()
     now[0] += 59
     last.repeat()
     now[0] += 1
     with pytest.raises(ChildEnded, match="said nothing for 60 s"):
         last.repeat()
+
+
+def test_a_mover_that_makes_a_list_says_that_it_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[Report] = []
+    parent = SimpleNamespace(receive=None, gone=Event(), send=lambda message: said.append(from_json(Report, message)))
+    monkeypatch.setattr(staging, "Parent", lambda **_: parent)
+    monkeypatch.setattr(staging, "_REPORT_S", 0.01)
+    staging.Line()
+    wait_until(lambda: len(said) > 1, 10.0, "its words")
+    parent.gone.set()
+    assert set(said) == {Report()}
 
 
 def test_a_mover_that_stops_while_a_job_waits_for_it_is_ended_and_the_job_hears_why(
@@ -238,3 +255,34 @@ def test_only_regular_files_are_measured_and_only_once(tmp_path: Path) -> None:
     assert set(found) == {"sub/a"}
     known = {"sub/a": replace(found["sub/a"], name="x")}
     assert measure(tmp_path, known) == known
+
+
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        ("import os; os.kill(os.getpid(), 9)", "was killed"),
+        ("import json, time; print(json.dumps({'need': ['a']}), flush=True); time.sleep(60)", "no fresh grant"),
+    ],
+)
+def test_a_job_hears_that_what_it_reads_is_no_longer_served(script: str, why: str) -> None:
+    """The mover was killed, or what it opens was taken back: reads must fail then, not wait."""
+
+    def refused(paths: tuple[str, ...]) -> FreshTokens:
+        raise mover.Failed("data_unavailable", "no fresh grant for input 'x'")
+
+    child = Child([sys.executable, "-c", script])
+    heard: list[Report] = []
+    mover.Serving(child, Done(), refused, on_report=heard.append).listen()
+    assert heard[-1].failed is not None and why in heard[-1].failed.message
+    assert child.wait(0) is not None
+
+
+def test_a_job_that_ends_hears_nothing_of_the_end_of_its_mover() -> None:
+    child = Child([sys.executable, "-c", "import sys; sys.stdin.read()"])
+    heard: list[Report] = []
+    serving = mover.Serving(child, Done(), lambda paths: FreshTokens(), on_report=heard.append)
+    listening = Thread(target=serving.listen)
+    listening.start()
+    serving.close()
+    listening.join()
+    assert heard == []

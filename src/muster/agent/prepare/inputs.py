@@ -216,7 +216,13 @@ class Inputs:
     def _mount(self, item: InputOrder, access: Access, why: str) -> str:
         target = self.paths.inputs / item.name
         target.mkdir(parents=True, exist_ok=True)
-        serving = self.mover.serve(Mount(access, str(target), self.link.reached_at()), self._renew(item))
+
+        def hear(report: Report) -> None:
+            if report.failed is not None:
+                self.note("error", f"input {item.name} is no longer mounted: {report.failed.message}")
+
+        request = Mount(access, str(target), self.link.reached_at())
+        serving = self.mover.serve(request, self._renew(item), on_report=hear)
         self.mounted.append(serving)
         self.note(
             "warning",

@@ -170,7 +170,7 @@ class Preparation:
 
     def _mount_shares(self, order: Order, paths: AttemptPaths) -> dict[str, str]:
         services = self._services
-        self._attempt.shares = Shares(order, paths, services.link, self._mover(), self._doing)
+        self._attempt.shares = Shares(order, paths, services.link, self._mover(), self._doing, self._note)
         return self._attempt.shares.prepare() if order.mounts else {}
 
     def _mover(self) -> mover.Mover:

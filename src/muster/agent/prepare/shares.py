@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from muster.agent.link import Link
@@ -13,9 +14,10 @@ from muster.agent.mover import Failed, Mover, Serving
 from muster.errors import UserError
 from muster.paths import AttemptPaths
 from muster.storage.connectors.credentials import FreshTokens
-from muster.storage.staging.messages import Mount, MountShare
+from muster.storage.staging.messages import Mount, MountShare, Report
 from muster.wire.node.agents import Order
 from muster.wire.node.mounts import MountOrder
+from muster.wire.states import Level
 
 
 @dataclass
@@ -27,6 +29,7 @@ class Shares:
     link: Link
     mover: Mover
     doing: Callable[[str], None]
+    note: Callable[[Level, str], None]
     mounted: list[Serving] = field(default_factory=list)
 
     def prepare(self) -> dict[str, str]:
@@ -61,10 +64,16 @@ class Shares:
             return str(target)
         target.mkdir(exist_ok=True)
         try:
-            self.mounted.append(self.mover.serve(self._request(item, target), lambda paths: self._renewed(item.name)))
+            request = self._request(item, target)
+            hear = partial(self._hear, what)
+            self.mounted.append(self.mover.serve(request, lambda paths: self._renewed(item.name), on_report=hear))
         except Failed as error:
             raise Failed(error.code, f"{what}: {error.message}", error.final, error.next) from error
         return str(target)
+
+    def _hear(self, what: str, report: Report) -> None:
+        if report.failed is not None:
+            self.note("error", f"{what} is no longer there: {report.failed.message}")
 
     def _request(self, item: MountOrder, target: Path) -> Mount | MountShare:
         if item.kind == "nfs":

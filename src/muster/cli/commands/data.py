@@ -126,12 +126,13 @@ def list_(
         Column("ASSET", 12), Column("TYPE", leaves=3), Column("SIZE", leaves=1), Column("MADE", leaves=2),
         Column("WHERE", 24, leaves=4),
     ]  # fmt: skip
-    lines = (
-        fit(heads, rows, columns(sys.stdout))
-        if rows
-        else ["no data assets yet; `muster data create NAME --path …` makes one"]
-    )
-    print_result(found, lines, as_json)
+    print_result(found, fit(heads, rows, columns(sys.stdout)) if rows else [_without_assets(storage)], as_json)
+
+
+def _without_assets(storage: Storage) -> str:
+    if storage.assets(None, True):
+        return "all data assets are archived; `muster data list --archived` shows them"
+    return "no data assets yet; `muster data create NAME --path …` makes one"
 
 
 def show(

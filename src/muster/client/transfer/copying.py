@@ -26,6 +26,7 @@ from muster.storage.connectors.filesystems import Filesystem
 from muster.storage.staging.download import Damaged
 from muster.storage.staging.model import check_entries
 from muster.wire.data.access import FileEntry, FileList
+from muster.wire.text import size
 
 _SMALL_BYTES = 1 << 20
 _SMALL_AT_ONCE = 16
@@ -137,15 +138,14 @@ def _move(prepared: Prepared, watch: Watch) -> None:
 
 def _check_room(prepared: Prepared) -> None:
     """Refuse what a datastore in a folder of this machine cannot take, before anything is sent."""
-    sink, size = prepared.sink, prepared.plan.size
+    sink, needed = prepared.sink, prepared.plan.size
     if not isinstance(sink, Folder):
         return
     there = next(folder for folder in (sink.root, *sink.root.parents) if folder.is_dir())
     free = shutil.disk_usage(there).free
-    if size > free:
+    if needed > free:
         raise DiskFull(
-            f"{size / 1e9:.2f} GB are to be sent, and the disk of {prepared.landing.folder} has {free / 1e9:.2f} GB "
-            "free.",
+            f"{size(needed)} are to be sent, and the disk of {prepared.landing.folder} has {size(free)} free.",
             "Free some space there, or choose another datastore.",
         )
 

@@ -19,6 +19,7 @@ from muster.host.locks import FileLock
 from muster.storage.connectors.base import Source
 from muster.storage.staging.download import Journal, fetch
 from muster.storage.staging.model import Progress, stored_path
+from muster.wire.text import size
 
 Announce = Callable[[Sequence[str]], None]
 
@@ -112,7 +113,7 @@ def _check_room(partial: Path, copies: Sequence[Copy]) -> None:
     needed, free = sum(copy.entry.size for copy in copies) - begun, shutil.disk_usage(partial).free
     if needed > free:
         raise DiskFull(
-            f"{needed / 1e9:.2f} GB are to come, and the disk of {partial.parent} has {free / 1e9:.2f} GB free.",
+            f"{size(needed)} are to come, and the disk of {partial.parent} has {size(free)} free.",
             "Free some space there, or choose a target on another disk.",
         )
 

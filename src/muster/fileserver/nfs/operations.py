@@ -36,7 +36,7 @@ class Compound:
         self._tree = tree
         self._current: Node | None = None
         self._saved: Node | None = None
-        self._read = 0
+        self._answered = 0
 
     def answered(self, call: Reader) -> bytes:
         tag, minor = call.opaque(_TEXT_BYTES), call.u32()
@@ -141,6 +141,7 @@ class Compound:
     def _readdir(self, call: Reader) -> bytes:
         cookie, _, _, most, asked = call.u64(), call.fixed(_VERIFIER_BYTES), call.u32(), call.u32(), call.bitmap()
         room = min(most, _MOST_LISTING) - _LEAST_LISTING
+        self._spend(min(most, _MOST_LISTING))
         entries, is_whole = [], True
         listed = self._tree.listing(self._here)
         # A folder of a million files takes hundreds of calls.
@@ -162,11 +163,15 @@ class Compound:
     def _read_file(self, call: Reader) -> bytes:
         call.fixed(_STATE_BYTES)
         offset, wanted = call.u64(), min(call.u32(), READ_BYTES)
-        self._read += wanted
-        if self._read > 2 * READ_BYTES:
-            raise Refused(Status.RESOURCE)
+        self._spend(wanted)
         data, at_end = self._tree.read(self._here, offset, wanted)
         return u32(at_end) + opaque(data)
+
+    def _spend(self, count: int) -> None:
+        """A small request must not have an answer of any size."""
+        self._answered += count
+        if self._answered > 2 * READ_BYTES:
+            raise Refused(Status.RESOURCE)
 
     def _readlink(self, call: Reader) -> bytes:
         raise Refused(Status.INVAL)

@@ -9,17 +9,18 @@ import contextlib
 import ipaddress
 import json
 import logging
+import resource
 import signal
 import socket
 import socketserver
 import struct
 import sys
-import threading
 from pathlib import Path
 
 from muster.fileserver.nfs.operations import Compound
 from muster.fileserver.nfs.tree import Tree
 from muster.fileserver.nfs.xdr import Garbled, Reader, u32
+from muster.storage.listener import Listener
 from muster.wire.codec import from_json
 from muster.wire.message import wire
 
@@ -34,6 +35,9 @@ _CALL_BYTES = 64 << 10
 _CREDENTIAL_BYTES = 400
 _PATIENCE_S = 60.0
 _MOST_CLIENTS = 1_000
+_FILES_EACH = 4
+"""Descriptors that a client takes: its connection, and what is read for it."""
+_OWN_FILES = 64
 _IDLE_PROBE_S, _IDLE_PROBES = 60, 3
 
 
@@ -52,6 +56,8 @@ def main() -> None:
     settings = from_json(Settings, json.loads(Path(sys.argv[1]).read_text()))
     logging.basicConfig(filename=sys.argv[2], format="%(asctime)s :%(levelname)s :%(message)s")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
     try:
         with Server(settings) as server:
             server.serve_forever(0.5)
@@ -60,35 +66,20 @@ def main() -> None:
         sys.exit(1)
 
 
-class Server(socketserver.ThreadingTCPServer):
+class Server(Listener):
     """Takes the clients of one network, and nobody else."""
-
-    daemon_threads = True
-    allow_reuse_address = True
-    request_queue_size = 128
 
     def __init__(self, settings: Settings) -> None:
         self.tree = Tree(settings.name, settings.folder)
         self._clients = ipaddress.ip_network(settings.clients, strict=False)
-        self._room = threading.BoundedSemaphore(_MOST_CLIENTS)
+        # Whoever looks after this process asks it from the same machine.
+        self._here = {ipaddress.ip_address(address) for address in ("127.0.0.1", settings.host)}
         self.address_family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-        super().__init__((settings.host, settings.port), _Client)
-
-    @property
-    def port(self) -> int:
-        return int(self.server_address[1])
+        super().__init__((settings.host, settings.port), _Client, _most_clients())
 
     def verify_request(self, request: object, client_address: object) -> bool:
         address = ipaddress.ip_address(str(client_address[0]).partition("%")[0])  # type: ignore[index]
-        if address not in self._clients and address != ipaddress.ip_address("127.0.0.1"):
-            return False
-        return self._room.acquire(blocking=False)
-
-    def process_request_thread(self, request: socket.socket, client_address: object) -> None:  # type: ignore[override]
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._room.release()
+        return address in self._clients or address in self._here
 
     def handle_error(self, request: object, client_address: object) -> None:
         log.error("a client's connection broke", exc_info=True)
@@ -108,7 +99,8 @@ class _Client(socketserver.BaseRequestHandler):
         self.request.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _IDLE_PROBES)
         with contextlib.suppress(OSError, Garbled):
             while (call := self._call()) is not None:
-                reply = answered(self.server.tree, call)
+                with self.server.answering(self.client_address):
+                    reply = answered(self.server.tree, call)
                 self.request.sendall(struct.pack(">I", _LAST_PIECE | len(reply)) + reply)
 
     def _call(self) -> bytes | None:
@@ -125,6 +117,8 @@ class _Client(socketserver.BaseRequestHandler):
             length = mark & ~_LAST_PIECE
             if len(found) + length > _CALL_BYTES:
                 raise Garbled(f"a call of more than {_CALL_BYTES} bytes")
+            if not length:
+                raise Garbled("a piece without bytes, of which there could be any number")
             found += self._exactly(length)
             if mark & _LAST_PIECE:
                 return found
@@ -137,6 +131,12 @@ class _Client(socketserver.BaseRequestHandler):
                 raise ConnectionError("it went away within a call")
             found += piece
         return bytes(found)
+
+
+def _most_clients() -> int:
+    """As many as this process may open files for."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MOST_CLIENTS if files < 0 else min(_MOST_CLIENTS, max(1, (files - _OWN_FILES) // _FILES_EACH))
 
 
 def answered(tree: Tree, call: bytes) -> bytes:

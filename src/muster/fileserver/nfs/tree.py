@@ -11,6 +11,7 @@ import hashlib
 import os
 import stat
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +22,10 @@ _TOP, _PATH, _HASH = b"\0", b"\1", b"\2"
 _PATH_BYTES = 110
 """A handle has 128 at most; a longer path stands in it as its hash."""
 _LONG_PATHS = 100_000
-_LISTINGS = 4
+_LISTINGS, _LISTED_NAMES = 1_000, 1_000_000
+"""So many are kept, with so many names; the last one is, whatever its size."""
+_SETTLED_NS = 2_000_000_000
+"""A folder may change twice within one tick of its clock."""
 _NAME_BYTES = 255
 _FIRST_COOKIE = 3
 _FOR_ALL = stat.S_IROTH
@@ -80,6 +84,7 @@ class Tree:
         self._folder = os.fsencode(folder)
         self._long: OrderedDict[bytes, bytes] = OrderedDict()
         self._listings: OrderedDict[bytes, tuple[int, list[tuple[int, bytes]]]] = OrderedDict()
+        self._listed = 0
         self._lock = threading.Lock()
 
     def top(self) -> Node:
@@ -158,11 +163,21 @@ class Tree:
         with self._opened(node.path, os.O_DIRECTORY) as folder, os.scandir(folder) as found:
             names = [os.fsencode(item.name) for item in found if _is_served(item)]
         listed = sorted((_cookie(name), name) for name in names)
-        with self._lock:
-            self._listings[node.path] = changed, listed
-            while len(self._listings) > _LISTINGS:
-                self._listings.popitem(last=False)
+        if time.time_ns() - changed > _SETTLED_NS:
+            self._keep(node.path, changed, listed)
         return listed
+
+    def _keep(self, path: bytes, changed: int, listed: list[tuple[int, bytes]]) -> None:
+        with self._lock:
+            self._drop(path)
+            self._listings[path] = changed, listed
+            self._listed += len(listed)
+            while len(self._listings) > 1 and (self._listed > _LISTED_NAMES or len(self._listings) > _LISTINGS):
+                self._drop(next(iter(self._listings)))
+
+    def _drop(self, path: bytes) -> None:
+        _, dropped = self._listings.pop(path, (0, []))
+        self._listed -= len(dropped)
 
     def read(self, node: Node, offset: int, count: int) -> tuple[bytes, bool]:
         """Bytes of a file, and whether they reach its end."""

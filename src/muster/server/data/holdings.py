@@ -19,6 +19,7 @@ from muster.server.data import assets, datastores, grants
 from muster.server.models import registry
 from muster.storage.addresses import parse_address
 from muster.storage.peers.blocks import Row, everything, shelf_name
+from muster.storage.staging.cache import read_source
 from muster.storage.staging.model import listing_key, tree_digest
 from muster.wire.data.access import FileEntry, where_of
 
@@ -43,8 +44,10 @@ def look(context: Context, connection: Connection, spec: JobSpec, same_machine: 
 
 def _look(context: Context, connection: Connection, item: Input, holder: grants.Holder) -> Holding | None:
     access = grants.input_access(context, connection, item, holder)
-    if access is None or access.kind == "file":
+    if access is None:
         return None
+    if access.kind == "file":
+        return Holding(0, 0, is_local=True)
     files = _files(context, connection, item, access.folder)
     if files is None:
         return None
@@ -95,8 +98,5 @@ def _is_cached(where: str, entries: list[FileEntry]) -> bool:
     root = data_cache_dir()
     if all(entry.sha256 for entry in entries):
         return (root / "trees" / tree_digest(entries)).is_dir()
-    try:
-        digest = (root / "sources" / listing_key(where, entries)).read_text().strip()
-    except OSError:
-        return False
-    return bool(digest) and (root / "trees" / digest).is_dir()
+    digest = read_source(root, listing_key(where, entries))
+    return digest is not None and (root / "trees" / digest).is_dir()

@@ -24,6 +24,7 @@ from muster.server.nodes import clusters
 from muster.storage.addresses import parse_address, safe_path
 from muster.wire.codec import Json, from_json, to_json
 from muster.wire.data.fileservers import FileServerChanges, FillProgress, NewFileServer, NewFill, check_clients
+from muster.wire.text import size
 
 THIS_MACHINE = "127.0.0.1/32"
 _SERVERS, _FILLS = tables.file_servers, tables.fills
@@ -116,7 +117,7 @@ def resize(context: Context, transaction: Transaction, name: str, changes: FileS
     row = find(transaction, name)
     if changes.size_bytes < row.used_bytes:
         raise errors.Conflict(
-            f"the file server {name} holds {row.used_bytes / 1e9:.2f} GB, more than {changes.size_bytes / 1e9:.2f} GB",
+            f"the file server {name} holds {size(row.used_bytes)}, more than {size(changes.size_bytes)}",
             "Give a larger --size; what it holds goes only with the file server.",
         )
     change(context, transaction, name, size_bytes=changes.size_bytes)

@@ -70,10 +70,10 @@ def is_final(status: int, code: str, said: str) -> bool:
 
 def _trouble(method: str, what: str, answer: Answer) -> TransferError:
     code, said = refusal(answer)
-    final = is_final(answer.status, code, said)
+    final, refused = is_final(answer.status, code, said), f"{answer.status} {said}".strip()
     if answer.status in (401, 403):
-        return AccessRefused(f"{what}: access was refused ({answer.status} {said})", answer.status, code)
+        return AccessRefused(f"{what}: access was refused ({refused})", answer.status, code)
     if answer.status in (409, 412) and method in ("GET", "HEAD"):
         return SourceChanged(what)
-    words = f"it is not there (404 {said})" if answer.status == 404 else f"the storage answered {answer.status} {said}"
+    words = f"it is not there ({refused})" if answer.status == 404 else f"the storage answered {refused}"
     return TransferError("data_unavailable", f"{what}: {words}", final, answer.status, code)

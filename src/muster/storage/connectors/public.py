@@ -18,6 +18,10 @@ from muster.wire.data.access import FileEntry
 
 _MOVED = (301, 302, 303, 307, 308)
 _MOST_HOPS = 5
+_REFUSED_NEXT = (
+    "A web address is read without any credential. Give one that everybody may read, or register its storage: "
+    "`muster datastore create NAME`."
+)
 
 
 @dataclass(frozen=True)
@@ -43,17 +47,18 @@ class Public(Web):
 
     def _call(self, method: str, path: str, query: str = "", **sent: Unpack[Repeatable]) -> Answer:
         allowed, headers = sent.get("allowed", ()), sent.get("headers", {})
-        sent["allowed"] = (*allowed, *_MOVED)
+        sent["allowed"], is_led_again = (*allowed, *_MOVED), False
         for _ in range(_MOST_HOPS + 1):
             place = self._now
             sent["headers"] = self._fit(place, headers)
             try:
                 answer = place.http.request(method, place.target, self._what(path), **sent)
-            except AccessRefused:
-                if place is self._first:
+            except AccessRefused as error:
+                if place is self._first or is_led_again:
+                    error.next = _REFUSED_NEXT
                     raise
                 # Where it was led to may be open for a while only.
-                self._now = self._first
+                self._now, is_led_again = self._first, True
                 continue
             if answer.status not in _MOVED:
                 self._lies_at = place
@@ -66,6 +71,9 @@ class Public(Web):
         for _ in range(_MOST_HOPS + 1):
             place = self._now
             with place.http.opened(place.target, self._what(entry.path), headers) as answer:
+                if answer.status in (401, 403) and place is not self._first:
+                    self._now = self._first
+                    continue
                 if answer.status not in _MOVED:
                     yield answer
                     return

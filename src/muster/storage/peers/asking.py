@@ -28,11 +28,13 @@ _SMOOTHING = 0.3
 class PeerTrouble(Exception):
     """A block did not come from a peer."""
 
-    def __init__(self, message: str, *, unreachable: bool = False, passing: bool = False) -> None:
+    def __init__(self, message: str, *, unreachable: bool = False, passing: bool = False, lied: bool = False) -> None:
         super().__init__(message)
         self.unreachable = unreachable
         self.passing = passing
         """The next request may succeed: the peer is asked once more before others are."""
+        self.lied = lied
+        """What it sent cannot be the block: it is not asked any more."""
 
 
 @dataclass
@@ -119,19 +121,30 @@ class _Punctual(ssl.SSLSocket):
 
 
 class Connections:
-    """One thread's connections to peers."""
+    """To peers, for all threads: as many as there are requests at a time, since who serves takes few."""
 
     def __init__(self) -> None:
-        self._held: dict[str, Connection] = {}
+        self._idle: dict[str, list[Connection]] = {}
+        self._lock = threading.Lock()
 
     def fetch(
         self, offer: PeerOffer, tls: ssl.SSLContext, block: int, shelf: str, view: memoryview, patience_s: float
     ) -> None:
         """Fill the view with a block; raises PeerTrouble."""
-        connection, headers = self._to(offer, tls), {GRANT_HEADER: offer.grant}
+        connection = self._taken(offer, tls)
+        try:
+            self._fill(connection, offer, f"/blocks/{shelf}/{block}", view, patience_s)
+        except BaseException:
+            connection.close()
+            raise
+        with self._lock:
+            self._idle.setdefault(offer.node, []).append(connection)
+
+    def _fill(self, connection: Connection, offer: PeerOffer, target: str, view: memoryview, patience_s: float) -> None:
+        headers = {GRANT_HEADER: offer.grant}
         _deadline.at = time.monotonic() + patience_s
         try:
-            with connection.exchange("GET", f"/blocks/{shelf}/{block}", headers=headers) as response:
+            with connection.exchange("GET", target, headers=headers) as response:
                 if response.status != 200:
                     said = response.read(300).decode(errors="replace")
                     # Who refuses what the server signed, by its clock for example, will go on to do so.
@@ -141,7 +154,7 @@ class Connections:
                         passing=response.status == 404,
                     )
                 if response.headers.get("Content-Length") != str(len(view)):
-                    raise PeerTrouble(f"{offer.node} has a block {block} of another size")
+                    raise PeerTrouble(f"{offer.node} has a block of another size", lied=True)
                 filled = 0
                 while filled < len(view):
                     got = response.readinto(view[filled : filled + PIECE_BYTES])
@@ -151,8 +164,7 @@ class Connections:
                     following.filled(filled)
                 if response.read(1):
                     # In pieces of its own it could go on for ever, whatever length it names.
-                    connection.close()
-                    raise PeerTrouble(f"{offer.node} sends more than the block")
+                    raise PeerTrouble(f"{offer.node} sends more than the block", lied=True)
         except (ServerUnavailable, OSError, http.client.HTTPException) as error:
             if isinstance(error.__cause__ or error, _TooSlow):
                 raise PeerTrouble(f"{offer.node} is too slow") from error
@@ -161,15 +173,19 @@ class Connections:
             raise PeerTrouble(f"{offer.node}: {said}", unreachable=unreachable) from error
 
     def close(self) -> None:
-        for connection in self._held.values():
+        with self._lock:
+            held = [connection for connections in self._idle.values() for connection in connections]
+            self._idle.clear()
+        for connection in held:
             connection.close()
-        self._held.clear()
 
-    def _to(self, offer: PeerOffer, tls: ssl.SSLContext) -> Connection:
+    def _taken(self, offer: PeerOffer, tls: ssl.SSLContext) -> Connection:
+        """One that nobody else uses until it is given back."""
         address = Address(offer.url, pinned_certificate=offer.certificate)
-        held = self._held.get(offer.node)
-        if held is None or held.address != address:
-            if held is not None:
-                held.close()
-            held = self._held[offer.node] = Connection(address, _TIMEOUT_S, tls=tls)
-        return held
+        with self._lock:
+            idle = self._idle.get(offer.node, [])
+            # After a new start of its process it is another one, and the old connections lead nowhere.
+            found = next((connection for connection in reversed(idle) if connection.address == address), None)
+            if found is not None:
+                idle.remove(found)
+        return found or Connection(address, _TIMEOUT_S, tls=tls)

@@ -100,7 +100,8 @@ class Board:
         me = shelf.members.setdefault(node, Member(node))
         me.url, me.heard_at = url, now
         _take_state(shelf, me, report, now)
-        new_liars = tuple(sorted(set(report.liars) - shelf.liars - {node}))
+        # Names come from nodes, and are shown: only those of nodes that take part.
+        new_liars = tuple(sorted((set(report.liars) & shelf.members.keys()) - shelf.liars - {node}))
         shelf.liars.update(new_liars)
         _take_hashes(shelf, node, report)
         avoid = {*report.avoid, *report.liars}

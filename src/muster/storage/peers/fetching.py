@@ -23,7 +23,15 @@ from muster.storage.peers.board import MOST_BLOCKS
 from muster.storage.peers.ledger import Ledger
 from muster.storage.peers.planner import Fetch
 from muster.storage.peers.shelf import BlockJournal
-from muster.storage.staging.download import FOR_BLOCKS, FOR_SMALL_FILES, SMALL_BYTES, compare, local_trouble, write_at
+from muster.storage.staging.download import (
+    FOR_BLOCKS,
+    FOR_SMALL_FILES,
+    SMALL_BYTES,
+    Damaged,
+    compare,
+    local_trouble,
+    write_at,
+)
 from muster.storage.staging.model import Progress, stored_path
 from muster.wire.data.access import FileEntry
 from muster.wire.node.peers import BlockHash, BlocksAnswer, BlocksReport
@@ -106,6 +114,7 @@ class Gathering:
         self._exchange = sharing.exchange if sharing else None
         self._shelf = sharing.shelf if sharing else ""
         self._broken: list[BaseException] = []
+        self._peers = Connections()
         self._changed = threading.Condition()
         self._report_now = threading.Event()
         self._hashing = Hashing(row, folder, journal, progress)
@@ -129,6 +138,7 @@ class Gathering:
         telling.start()
         for thread in threads:
             thread.join()
+        self._peers.close()
         self._report_now.set()
         telling.join(_LAST_WORD_S)
         if self._broken:
@@ -187,7 +197,7 @@ class Gathering:
     # Fetching
 
     def _work(self) -> None:
-        buffer, peers = bytearray(self._row.block_bytes), Connections()
+        buffer = bytearray(self._row.block_bytes)
         following.filled = self._progress.arriving
         try:
             while (fetch := self._next()) is not None:
@@ -195,11 +205,10 @@ class Gathering:
                 if fetch.peer is None:
                     self._from_source(fetch, view)
                 else:
-                    self._from_peer(fetch, fetch.peer, view, peers)
+                    self._from_peer(fetch, fetch.peer, view)
         except BaseException as error:
             self._broken.append(error)
         finally:
-            peers.close()
             with self._changed:
                 self._changed.notify_all()
 
@@ -227,25 +236,26 @@ class Gathering:
         # The sooner others hear of it, the sooner they can take it.
         self._report_now.set()
 
-    def _from_peer(self, fetch: Fetch, node: str, view: memoryview, peers: Connections) -> None:
+    def _from_peer(self, fetch: Fetch, node: str, view: memoryview) -> None:
         with self._changed:
             peer, wanted = self.ledger.peers[node], self.ledger.hashes[fetch.block]
             offer, tls, patience_s = peer.offer, peer.tls, self.ledger.patience_s(len(view))
         began = time.monotonic()
         try:
-            peers.fetch(offer, tls, fetch.block, self._shelf, view, patience_s)
+            self._peers.fetch(offer, tls, fetch.block, self._shelf, view, patience_s)
         except PeerTrouble as trouble:
-            with self._changed:
-                self.ledger.failed(fetch, trouble, time.monotonic())
-            self._report_now.set()
+            self._failed(fetch, trouble)
             return
         sha256 = hashlib.sha256(view).hexdigest()
         if sha256 != wanted:
-            with self._changed:
-                self.ledger.lied(fetch)
-            self._report_now.set()
+            self._failed(fetch, PeerTrouble(f"{node} gave wrong bytes", lied=True))
             return
         self._keep(fetch, view, sha256, began)
+
+    def _failed(self, fetch: Fetch, trouble: PeerTrouble) -> None:
+        with self._changed:
+            self.ledger.failed(fetch, trouble, time.monotonic())
+        self._report_now.set()
 
     def _keep(self, fetch: Fetch, view: memoryview, sha256: str, began: float) -> None:
         filled = 0
@@ -274,6 +284,7 @@ class Hashing:
         self._progress = progress
         self._lock = threading.Lock()
         self._arrived: set[int] = set()
+        self._resumed: set[int] = set()
         self._next = 0
         self._busy = False
         self._file = 0
@@ -282,8 +293,9 @@ class Hashing:
         self.found: dict[str, str] = {}
 
     def has(self, block: int) -> None:
-        """A block that an earlier call brought."""
+        """A block that an earlier call brought: it must still be what it was."""
         self._arrived.add(block)
+        self._resumed.add(block)
 
     def begin(self) -> None:
         """Files without bytes at the front are complete."""
@@ -307,6 +319,8 @@ class Hashing:
             self._next += 1
 
     def _add(self, block: int, view: memoryview | None) -> None:
+        if view is None and block in self._resumed:
+            self._check(block)
         filled = 0
         for part in self._row.parts(block):
             if view is not None:
@@ -316,6 +330,18 @@ class Hashing:
             filled += part.length
             self._hashed += part.length
             self._finish_files()
+
+    def _check(self, block: int) -> None:
+        digest, parts = hashlib.sha256(), list(self._row.parts(block))
+        try:
+            for part in parts:
+                _hash_part(self._folder / stored_path(part.entry), part.offset, part.length, digest)
+            found = digest.hexdigest()
+        except FileNotFoundError:
+            found = ""
+        if found != self._journal.blocks[block]:
+            path = stored_path(parts[0].entry)
+            raise Damaged(parts[0].entry, found, f"{path} was changed on this node before all of it had arrived")
 
     def _finish_files(self) -> None:
         entries = self._row.entries
@@ -358,5 +384,5 @@ def _hash_part(path: Path, offset: int, length: int, digest: Any) -> None:
     with path.open("rb", buffering=0) as file:
         for at in range(offset, offset + length, len(piece) or 1):
             view = piece[: min(len(piece), offset + length - at)]
-            os.preadv(file.fileno(), [view], at)
-            digest.update(view)
+            # Fewer bytes where somebody cut it off.
+            digest.update(view[: os.preadv(file.fileno(), [view], at)])

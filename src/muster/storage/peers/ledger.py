@@ -175,15 +175,12 @@ class Ledger:
             peer.avoid(now)
 
     def failed(self, fetch: Fetch, trouble: PeerTrouble, now: float) -> None:
-        """A peer did not give a block."""
+        """A peer did not give a block; one that gave something else instead is not asked any more."""
         self._landed(fetch)
-        if fetch.peer is not None:
-            self.peers[fetch.peer].failed(trouble, now)
-
-    def lied(self, fetch: Fetch) -> None:
-        """A peer gave wrong bytes: it is not asked any more."""
-        self._landed(fetch)
-        if fetch.peer is not None:
+        if fetch.peer is None:
+            return
+        self.peers[fetch.peer].failed(trouble, now)
+        if trouble.lied:
             self.liars.add(fetch.peer)
 
     @property

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import re
 import socket
-import socketserver
 import ssl
 import tempfile
 import threading
@@ -23,6 +22,7 @@ from muster.errors import AccessDenied
 from muster.host.children import Parent, ParentGone
 from muster.host.network import address_towards
 from muster.storage.grants import Grant, check, verify
+from muster.storage.listener import Listener
 from muster.storage.peers.messages import Serve, Serving
 from muster.storage.peers.shelf import Missing, Shelves
 from muster.wire.codec import from_json, to_json
@@ -33,7 +33,6 @@ log = logging.getLogger(__name__)
 _MOST_CONNECTIONS = 256
 _IDLE_S = 60.0
 _HANDSHAKE_S = 10.0
-_ROOM_S = 1.0
 _GRANTS_KEPT = 10_000
 _TARGET = re.compile(r"/blocks/([0-9a-f]{64})/([0-9]{1,7})")
 
@@ -50,34 +49,23 @@ def main() -> None:
         return
 
 
-class Server(socketserver.ThreadingTCPServer):
+class Server(Listener):
     """Listens for other nodes."""
-
-    daemon_threads = True
-    allow_reuse_address = True
-    request_queue_size = 128
 
     def __init__(self, request: Serve) -> None:
         self.node = request.node
         self.shelves = Shelves(Path(request.cache))
         self._key = bytes.fromhex(request.identity.grant_key)
         self._tls = _tls(request.identity.certificate, request.identity.private_key)
-        self._room = threading.BoundedSemaphore(_MOST_CONNECTIONS)
         self._verified: dict[str, Grant] = {}
-        self._unproven: dict[Any, socket.socket] = {}
-        """Connections that have shown no grant yet, the oldest first."""
         if ":" in request.address:
             self.address_family = socket.AF_INET6
         try:
-            super().__init__((request.address, 0), _Handler)
+            super().__init__((request.address, 0), _Handler, _MOST_CONNECTIONS)
         except OSError:
             # Others reach it by an address that is not its own, such as behind a translation of addresses.
             self.address_family = socket.AF_INET
-            super().__init__((address_towards(()), 0), _Handler)
-
-    @property
-    def port(self) -> int:
-        return int(self.server_address[1])
+            super().__init__((address_towards(()), 0), _Handler, _MOST_CONNECTIONS)
 
     def admit(self, token: str, name: str) -> None:
         """Refuse who has no grant for the content; raises AccessDenied."""
@@ -89,42 +77,16 @@ class Server(socketserver.ThreadingTCPServer):
             self._verified[token] = grant
         check(grant, store=self.node, path=name, scope=READ)
 
-    def trust(self, client_address: Any) -> None:
-        """Keep a connection that has shown a grant, whoever else comes."""
-        self._unproven.pop(client_address, None)
+    def wrapped(self, request: socket.socket) -> socket.socket:
+        request.settimeout(_HANDSHAKE_S)
+        # Whoever dawdles over the handshake can be given up meanwhile.
+        return self._tls.wrap_socket(request, server_side=True, do_handshake_on_connect=False)
 
-    def process_request(self, request: Any, client_address: Any) -> None:
-        if not self._room.acquire(blocking=False):
-            self._drop_oldest()
-            if not self._room.acquire(timeout=_ROOM_S):
-                self.shutdown_request(request)
-                return
-        self._unproven[client_address] = request
-        super().process_request(request, client_address)
-
-    def _drop_oldest(self) -> None:
-        """Whoever dawdles over a handshake or a request must not keep out those who have a grant."""
-        address = next(iter(list(self._unproven)), None)
-        dropped = self._unproven.pop(address, None)
-        if dropped is not None:
-            with suppress(OSError):
-                socket.socket.shutdown(dropped, socket.SHUT_RDWR)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            # Here and not where it is accepted: whoever dawdles over it keeps nobody else waiting.
-            request.settimeout(_HANDSHAKE_S)
-            with suppress(OSError):
-                secured = self._tls.wrap_socket(request, server_side=True)
-                secured.settimeout(_IDLE_S)
-                if client_address in self._unproven:
-                    self._unproven[client_address] = secured
-                super().process_request_thread(secured, client_address)
-                return
-            self.shutdown_request(request)
-        finally:
-            self._unproven.pop(client_address, None)
-            self._room.release()
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        with suppress(OSError):
+            request.do_handshake()
+            request.settimeout(_IDLE_S)
+            super().finish_request(request, client_address)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         log.debug("a connection broke", exc_info=True)
@@ -144,12 +106,16 @@ class _Handler(BaseHTTPRequestHandler):
             return
         try:
             self.server.admit(self.headers.get(GRANT_HEADER, ""), target[1])
-            self.server.trust(self.client_address)
         except (AccessDenied, ValueError) as error:
             self._send(403, str(error).encode())
             return
+        self.server.trust(self.client_address)
+        with self.server.answering(self.client_address):
+            self._serve(target[1], int(target[2]))
+
+    def _serve(self, name: str, block: int) -> None:
         try:
-            size, pieces = self.server.shelves.read(target[1], int(target[2]))
+            size, pieces = self.server.shelves.read(name, block)
         except Missing as error:
             self._send(404, str(error).encode())
             return

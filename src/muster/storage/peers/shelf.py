@@ -10,6 +10,7 @@ import json
 import os
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from pathlib import Path
 from muster.host.files import read_json, write_json
 from muster.storage.connectors.base import PIECE_BYTES
 from muster.storage.peers.blocks import Part, Row
+from muster.storage.staging.cache import read_source
 from muster.storage.staging.model import stored_path
 from muster.wire.codec import OMIT, WireError, from_json, to_json
 from muster.wire.data.access import FileEntry
@@ -26,6 +28,8 @@ from muster.wire.message import wire
 
 JOURNAL = "blocks"
 _MOST_RECORDS = 500
+_MOST_OPENED = 32
+"""Contents whose lists of files are kept in memory."""
 _MOVED_S = 0.05
 _MOVED_TRIES = 10
 """A content that is being given its name is nowhere for a moment."""
@@ -112,7 +116,7 @@ class Shelves:
 
     def __init__(self, cache: Path) -> None:
         self._cache = cache
-        self._opened: dict[str, _Opened] = {}
+        self._opened: OrderedDict[str, _Opened] = OrderedDict()
         self._lock = threading.Lock()
 
     def read(self, name: str, block: int) -> tuple[int, Iterator[bytes]]:
@@ -140,19 +144,18 @@ class Shelves:
                     raise Missing("this content is not here")
                 row = Row([FileEntry(path, size) for path, size in shelved.files])
                 found = self._opened[name] = _Opened(shelved, row)
+            self._opened.move_to_end(name)
+            while len(self._opened) > _MOST_OPENED:
+                self._opened.popitem(last=False)
             return found
 
     def _folder(self, opened: _Opened, block: int) -> Path | None:
         """Where the block lies now; Missing where it has not arrived."""
         key = opened.shelved.key
         partial = self._cache / "trees" / ".partial" / key
-        try:
-            digest = (self._cache / "sources" / key).read_text().strip()
-            tree = self._cache / "trees" / digest / "data"
-            if digest and tree.is_dir():
-                return tree
-        except FileNotFoundError:
-            pass
+        digest = read_source(self._cache, key)
+        if digest is not None and (tree := self._cache / "trees" / digest / "data").is_dir():
+            return tree
         if not partial.is_dir():
             return None
         self._follow(opened, partial / JOURNAL, block)

@@ -60,7 +60,7 @@ class Arrival:
         self._lock = threading.Lock()
         self._held: list[Held] = []
         self._parts: dict[str, Progress] = {}
-        self._failed = ""
+        self._failed: TransferError | None = None
         self._done_bytes = self._peer_bytes = 0
         if total_size(entries) > cache.limit_bytes:
             # Refused before a byte is moved: nothing of it may go while the job runs.
@@ -85,9 +85,9 @@ class Arrival:
             self._left.remove(path)
         self._bring(deque(first))
         if self._failed:
-            raise TransferError("data_unavailable", self._failed)
+            raise self._failed
 
-    def go_on(self) -> str:
+    def go_on(self) -> TransferError | None:
         """Bring the rest, what the job asks for first; returns why that failed, if it did."""
         self._bring(self._left)
         return self._failed
@@ -132,7 +132,8 @@ class Arrival:
                 return
             except TransferError as error:
                 self._fail(error)
-            except OSError as error:
+            except Exception as error:
+                # Whatever it is, a job waits for the file.
                 self._fail(TransferError("platform", f"{self._what}: {error}"))
             finally:
                 with self._lock:
@@ -165,7 +166,7 @@ class Arrival:
         self._count()
 
     def _fail(self, error: TransferError) -> None:
-        self._failed = error.message
+        self._failed = error
         with suppress(OSError):
             write_file(self.folder / FAILED, error.message, mode=0o644)
 

@@ -10,6 +10,7 @@ shared/NAME.json       what other nodes may ask for (`storage.peers.shelf`)
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -30,6 +31,7 @@ from muster.wire.message import wire
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _TREE = "tree.json"
 _EARLIER_LAYOUT = ("partial", "locks", "gone")
+_DIGEST = re.compile("[0-9a-f]{64}")
 _WORK_FILES = ("journal.jsonl", "listing.json", "blocks")
 
 
@@ -89,10 +91,7 @@ class Cache:
 
     def known(self, key: str) -> str | None:
         """The tree that a source held when it looked like this."""
-        try:
-            return (self.root / "sources" / key).read_text().strip() or None
-        except FileNotFoundError:
-            return None
+        return read_source(self.root, key)
 
     def hold(self, digest: str) -> Held | None:
         """Keep a tree from being removed; None when it is not there, or not what it was."""
@@ -138,6 +137,11 @@ class Cache:
             folder.chmod(0o555)
         for name in _WORK_FILES:
             (partial / name).unlink(missing_ok=True)
+        # The same content may be there already, made from another source; where it was damaged since, it goes first.
+        if found := self.hold(digest):
+            self.drop_partial(key)
+            write_file(self.root / "sources" / key, digest)
+            return found
         tree = Tree(_boot_id(), total_size(entries), files)
         held = self._trees.commit(digest, tree, made_as=key)
         write_file(self.root / "sources" / key, digest)
@@ -175,6 +179,16 @@ class Cache:
     def make_room(self, size: int) -> None:
         """Remove what was not used for longest until as much fits, as far as nobody uses it."""
         self._trees.make_room(size)
+
+
+def read_source(root: Path, key: str) -> str | None:
+    """The tree that a source held when it looked like this, as the cache at `root` remembers it."""
+    try:
+        found = (root / "sources" / key).read_text(errors="replace").strip()
+    except OSError:
+        return None
+    # It becomes part of a path.
+    return found if _DIGEST.fullmatch(found) else None
 
 
 def boot_unchanged(folder: Path) -> bool:

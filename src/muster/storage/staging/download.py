@@ -7,12 +7,14 @@ import hashlib
 import json
 import os
 import threading
+import zlib
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from muster.host.hashing import sha256_of
 from muster.host.http import following
 from muster.storage.connectors.base import BLOCK_BYTES, Source, SourceChanged, Streaming, TransferError, without_ranges
 from muster.storage.staging.model import Progress, stored_path
@@ -46,32 +48,54 @@ def connections(sizes: list[int]) -> int:
 
 @wire
 class _Line:
-    """A finished file with its hash, or a finished block of a large one."""
+    """A finished file with its hash, or a finished block of a large one; neither: all of it was wrong."""
 
     path: str
     sha256: str | None = field(default=None, metadata=OMIT)
+    changed_ns: tuple[int, int] | None = field(default=None, metadata=OMIT)
+    """When a finished file's content and its entry last changed: whether it still is what it was."""
     block: int | None = field(default=None, metadata=OMIT)
+    crc32: int | None = field(default=None, metadata=OMIT)
 
 
 class Journal:
     """What is done, one line each: finished files with their hash, finished blocks of large ones."""
 
     def __init__(self, path: Path) -> None:
-        self.files: dict[str, str] = {}
-        self.blocks: dict[str, set[int]] = {}
+        self.files: dict[str, tuple[str, tuple[int, int] | None]] = {}
+        self.blocks: dict[str, dict[int, int]] = {}
+        """By file: its finished blocks with their checksums."""
         self._lock = threading.Lock()
         for line in _whole_lines(path):
             if line.sha256 is not None:
-                self.files[line.path] = line.sha256
-            elif line.block is not None:
-                self.blocks.setdefault(line.path, set()).add(line.block)
+                self.files[line.path] = line.sha256, line.changed_ns
+            elif line.block is None:
+                self.files.pop(line.path, None)
+                self.blocks.pop(line.path, None)
+            elif line.crc32 is not None:
+                self.blocks.setdefault(line.path, {})[line.block] = line.crc32
         self._file = path.open("ab", buffering=0)
 
-    def finished(self, path: str, sha256: str) -> None:
-        self._write(_Line(path, sha256=sha256))
+    def known(self, entry: FileEntry, path: Path) -> str | None:
+        """The hash of a file that an earlier call finished, if it is still what it was then."""
+        sha256, changed_ns = self.files.get(entry.path, (None, None))
+        try:
+            status = path.lstat()
+            if sha256 is None or status.st_size != entry.size:
+                return None
+            return sha256 if _changed_ns(status) == changed_ns or sha256_of(path) == sha256 else None
+        except OSError:
+            return None
 
-    def block(self, path: str, index: int) -> None:
-        self._write(_Line(path, block=index))
+    def finished(self, entry: FileEntry, path: Path, sha256: str) -> None:
+        self._write(_Line(entry.path, sha256, _changed_ns(path.lstat())))
+
+    def block(self, path: str, index: int, crc32: int) -> None:
+        self._write(_Line(path, block=index, crc32=crc32))
+
+    def forget(self, path: str) -> None:
+        """The file is wrong: the next call must not go on from it."""
+        self._write(_Line(path))
 
     def close(self) -> None:
         self._file.close()
@@ -90,6 +114,8 @@ class _Large:
     path: Path
     descriptor: int
     done: set[int] = field(default_factory=set)
+    resumed: dict[int, int] = field(default_factory=dict)
+    """Blocks that an earlier call brought, with their checksums: they must still be what they were."""
     next_hashed: int = 0
     hashing: bool = False
     digest: Any = field(default_factory=hashlib.sha256)
@@ -139,8 +165,7 @@ class _Work:
         self._streaming = without_ranges(self._source, entries)
         for entry in entries:
             path = self._folder / stored_path(entry)
-            known = self._journal.files.get(entry.path)
-            if known is not None and _has_size(path, entry.size):
+            if (known := self._journal.known(entry, path)) is not None:
                 self.hashes[entry.path] = known
                 self._progress.add(entry.size, 1, resumed=True)
             elif entry.size <= BLOCK_BYTES:
@@ -151,7 +176,7 @@ class _Work:
                 self._plan_large(entry, path)
 
     def _plan_large(self, entry: FileEntry, path: Path) -> None:
-        done = self._journal.blocks.get(entry.path, set()) if _has_size(path, entry.size) else set()
+        done = self._journal.blocks.get(entry.path, {}) if _has_size(path, entry.size) else {}
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             large = _Large(entry, path, descriptor)
@@ -160,7 +185,8 @@ class _Work:
             os.posix_fallocate(descriptor, 0, entry.size)
         except OSError as error:
             raise local_trouble(error, path) from error
-        large.done = {index for index in done if index < large.count}
+        large.resumed = {index: crc32 for index, crc32 in done.items() if index < large.count}
+        large.done = set(large.resumed)
         for index in range(large.count):
             if index in large.done:
                 self._progress.add(large.span(index)[1], resumed=True)
@@ -213,7 +239,7 @@ class _Work:
                 write_at(descriptor, view, 0)
             finally:
                 os.close(descriptor)
-            self._journal.finished(entry.path, sha256)
+            self._journal.finished(entry, path, sha256)
         except OSError as error:
             raise local_trouble(error, path) from error
         self.hashes[entry.path] = sha256
@@ -238,7 +264,7 @@ class _Work:
         if count != entry.size:
             raise SourceChanged(stored_path(entry))
         compare(entry, digest.hexdigest())
-        self._journal.finished(entry.path, digest.hexdigest())
+        self._journal.finished(entry, path, digest.hexdigest())
         self.hashes[entry.path] = digest.hexdigest()
         self._progress.add(0, 1)
 
@@ -247,7 +273,7 @@ class _Work:
         self._source.read(large.entry, offset, view)
         try:
             write_at(large.descriptor, view, offset)
-            self._journal.block(large.entry.path, index)
+            self._journal.block(large.entry.path, index, zlib.crc32(view))
         except OSError as error:
             raise local_trouble(error, large.path) from error
         self._progress.add(len(view))
@@ -268,23 +294,30 @@ class _Work:
                     large.hashing = False
                     break
             offset, size = large.span(block)
-            large.digest.update(view if block == index else os.pread(large.descriptor, size, offset))
+            data = view if block == index else os.pread(large.descriptor, size, offset)
+            if block in large.resumed and zlib.crc32(data) != large.resumed[block]:
+                self._journal.forget(large.entry.path)
+                text = f"{stored_path(large.entry)} was changed on this machine before all of it had arrived"
+                raise Damaged(large.entry, "", text)
+            large.digest.update(data)
             large.next_hashed += 1
         if large.next_hashed == large.count and large.entry.path not in self.hashes:
             sha256 = large.digest.hexdigest()
+            if large.entry.sha256 not in (None, sha256):
+                self._journal.forget(large.entry.path)
             compare(large.entry, sha256)
             os.fchmod(large.descriptor, 0o444)
-            self._journal.finished(large.entry.path, sha256)
+            self._journal.finished(large.entry, large.path, sha256)
             self.hashes[large.entry.path] = sha256
             self._progress.add(0, 1)
 
 
 class Damaged(TransferError):
-    """What arrived is not what was announced."""
+    """What arrived is not what was announced, or no longer what arrived."""
 
-    def __init__(self, entry: FileEntry, sha256: str) -> None:
-        text = f"{stored_path(entry)} arrived with the sha256 {sha256}, and {entry.sha256} was announced"
-        super().__init__("data_unavailable", text)
+    def __init__(self, entry: FileEntry, sha256: str, text: str = "") -> None:
+        announced = f"{stored_path(entry)} arrived with the sha256 {sha256}, and {entry.sha256} was announced"
+        super().__init__("data_unavailable", text or announced)
         self.what = stored_path(entry)
 
 
@@ -298,6 +331,10 @@ def write_at(descriptor: int, view: memoryview, offset: int) -> None:
     written = 0
     while written < len(view):
         written += os.pwrite(descriptor, view[written:], offset + written)
+
+
+def _changed_ns(status: os.stat_result) -> tuple[int, int]:
+    return status.st_mtime_ns, status.st_ctime_ns
 
 
 def _has_size(path: Path, size: int) -> bool:

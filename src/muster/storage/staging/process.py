@@ -23,6 +23,7 @@ from muster.storage.peers.fetching import Nobody
 from muster.storage.staging.arriving import Arrival
 from muster.storage.staging.cache import Cache
 from muster.storage.staging.copying import copy_frame, copy_in, copy_out
+from muster.storage.staging.download import local_trouble
 from muster.storage.staging.gateway import Mounted
 from muster.storage.staging.messages import (
     BlocksHeard,
@@ -59,15 +60,28 @@ def main() -> None:
     line = Line()
     try:
         request: Request = from_json(Request, line.receive())  # type: ignore[arg-type]
-        line.say(Report(done=_carried_out(request, line)))
-    except TransferError as error:
-        line.say(Report(failed=Failure(error.code, error.message, error.final, error.next)))
+        line.say(_answer(request, line))
     except (Unwanted, ParentGone):
         return
     # What is held stays held until the agent has taken it over.
     line.closed.wait()
     for close in line.at_end:
         close()
+
+
+def _answer(request: Request, line: Line) -> Report:
+    try:
+        return Report(done=_carried_out(request, line))
+    except TransferError as error:
+        return _failed(error)
+    except OSError as error:
+        # The node's own disk, or what somebody did to a folder meanwhile.
+        cache = getattr(request, "cache", "") or "/"
+        return _failed(local_trouble(error, Path(error.filename or f"{cache}/cache")))
+
+
+def _failed(error: TransferError) -> Report:
+    return Report(failed=Failure(error.code, error.message, error.final, error.next))
 
 
 class Line:
@@ -105,9 +119,10 @@ class Line:
             now = self.progress.report()
             unchanged = unchanged + 1 if now == sent else 0
             # What stands still is told as well, less often: an old rate would say that it moves.
-            if now.total_files and unchanged % _STILL_REPORTS == 0:
+            if unchanged % _STILL_REPORTS == 0:
                 sent = now
-                self.say(Report(progress=now))
+                # Without anything to count yet, that it is alive.
+                self.say(Report(progress=now if now.total_files else None))
 
 
 def _carried_out(request: Request, line: Line) -> Done:
@@ -183,8 +198,7 @@ def _bring(request: Bring, line: Line) -> Done:
     def go_on() -> None:
         try:
             failed = arrival.go_on()
-            final = Report(failed=Failure("data_unavailable", failed, True)) if failed else Report(arrived=True)
-            line.say(final)
+            line.say(_failed(failed) if failed else Report(arrived=True))
         except (Unwanted, ParentGone):
             return
 

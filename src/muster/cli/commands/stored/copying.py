@@ -22,6 +22,7 @@ from muster.wire.text import printable
 Overwrite = Annotated[bool, switch("Replace files that differ.", "--overwrite")]
 NoIgnore = Annotated[bool, switch("Copy what .amlignore and .gitignore name, too.", "--no-ignore")]
 DryRun = Annotated[bool, switch("Only say what would be done.", "--dry-run")]
+Recursive = Annotated[bool, switch("As other tools have it: folders are copied whole anyway.", "-r", "--recursive")]
 SHOWN = 50
 """How many lines a dry run prints for people."""
 
@@ -32,6 +33,7 @@ def cp(
     overwrite: Overwrite = False,
     no_ignore: NoIgnore = False,
     dry_run: DryRun = False,
+    recursive: Recursive = False,
     as_json: Json = False,
 ) -> None:
     """Copy a file or folder to, from or between datastores: in parallel, verified, directly where possible.
