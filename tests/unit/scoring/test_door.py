@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
@@ -198,6 +199,10 @@ class _Library:
     ClientConnectorError = type("ClientConnectorError", (ClientError,), {})
     ServerTimeoutError = type("ServerTimeoutError", (TimeoutError,), {})
 
+    @staticmethod
+    def ClientTimeout(sock_connect: float) -> float:
+        return sock_connect
+
 
 class _Client:
     """Replicas that do what a test says."""
@@ -205,7 +210,8 @@ class _Client:
     def __init__(self, *errors: type[BaseException]) -> None:
         self.errors = list(errors)
 
-    async def request(self, *_: object, **__: object) -> object:
+    async def request(self, *_: object, timeout: float, **__: object) -> object:
+        self.patience_s = timeout
         if not self.errors:
             await asyncio.Event().wait()
         raise self.errors.pop(0) if len(self.errors) > 1 else self.errors[0]
@@ -225,11 +231,46 @@ class _Client:
 def test_what_a_client_is_told_where_no_replica_answers(
     client: _Client, idempotent: bool, status: int, said: str
 ) -> None:
+    sent, _ = _asked(client, idempotent)
+    assert sent[0]["status"] == status and said in sent[1]["body"].decode()
+    # Time is left for another replica where nobody is reached at this one.
+    assert client.patience_s <= 0.1
+
+
+def test_an_answer_that_breaks_off_is_cut_off_and_counts_as_failed() -> None:
+    class Answer:
+        status, reason, headers, raw_headers = 200, "OK", {}, ()
+
+        @property
+        def content(self) -> Answer:
+            return self
+
+        async def iter_any(self) -> AsyncIterator[bytes]:
+            yield b"half"
+            raise _Library.ClientError
+
+        def release(self) -> None:
+            return None
+
+    class Client:
+        async def request(self, *_: object, **__: object) -> Answer:
+            return Answer()
+
+    sent, app = _asked(Client(), True)
+    assert [message.get("body") for message in sent] == [None, b"half"]
+    (figures,) = app.figures()
+    assert (figures.failed, figures.codes) == (1, {"502": 1})
+
+
+def _asked(client: Any, idempotent: bool) -> tuple[list[dict[str, Any]], App]:
+    """What a front door sends a client, and the front door."""
     route = replace(BLUE, weight=100, timeout_ms=200.0, idempotent=idempotent)
     sent: list[dict[str, Any]] = []
+    apps: list[App] = []
 
     async def ask() -> None:
         app = App(replace(TABLE, deployments=(route,)), client, _Library, str)
+        apps.append(app)
         bodies = [{"type": "http.request", "body": b"{}"}]
 
         async def receive() -> Any:
@@ -243,7 +284,7 @@ def test_what_a_client_is_told_where_no_replica_answers(
         await asyncio.wait_for(app(scope, receive, send), 30)
 
     asyncio.run(ask())
-    assert sent[0]["status"] == status and said in sent[1]["body"].decode()
+    return sent, apps[0]
 
 
 def test_the_only_replica_of_the_only_deployment_may_answer_itself() -> None:

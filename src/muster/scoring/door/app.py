@@ -21,6 +21,7 @@ Headers = List[Tuple[bytes, bytes]]
 MAX_BODY = 512 << 20
 _MOST_HEAD = HEADER_BYTES - (4 << 10)
 """Of a request's address and headers; what a replica takes, less what is added on the way."""
+_CONNECT_S = 2.0
 MOST_DEATHS = 5
 """Replicas that may die with a request inside before it is given up: it may be what ends them."""
 _AGAIN_S = 0.05
@@ -33,6 +34,8 @@ _OWN = frozenset(
 )  # fmt: skip
 """What of a request's or an answer's head is between two neighbours, and not passed on."""
 _MODEL_STATUS, _MODEL_REASON = b"ms-azureml-model-error-statuscode", b"ms-azureml-model-error-reason"
+_BROKEN_OFF = 502
+"""How an answer counts whose rest did not come. It lacks its last chunk, and its connection ends: clients see that."""
 _PASSED_ON = (408, 429)
 """Codes of a replica that mean the same at the front door."""
 
@@ -170,9 +173,6 @@ class App:
 
         try:
             status = await self._pass_on(dispatcher, asked, ignore)
-        except Exception:
-            # An answer that breaks off after its head is nobody's loss.
-            pass
         finally:
             dispatcher.open -= 1
             dispatcher.traffic.note(status, time.monotonic() - began)
@@ -196,7 +196,7 @@ class App:
                 if outcome.unreached:
                     dispatcher.doubt(backend)
                 if outcome.begun:
-                    raise
+                    return _BROKEN_OFF
                 if outcome.unreached and loop.time() + _AGAIN_S < deadline:
                     continue
                 if outcome.unreached:
@@ -211,7 +211,7 @@ class App:
                 await asyncio.sleep(_AGAIN_S)
             except (self._library.ClientError, OSError):
                 if outcome.begun:
-                    raise
+                    return _BROKEN_OFF
                 died += 1
                 if not route.idempotent:
                     said = "the replica of {} that had the request ended before it answered".format(route.name)
@@ -259,7 +259,7 @@ class App:
         headers.append(("Authorization", "Bearer {}".format(backend.key)))
         answering = self._client.request(
             asked.method, self._make_url(backend.url + asked.target), data=asked.body or None, headers=headers,
-            allow_redirects=False,
+            allow_redirects=False, timeout=self._library.ClientTimeout(sock_connect=min(_CONNECT_S, left_s / 2)),
         )  # fmt: skip
         try:
             response = await asyncio.wait_for(answering, max(0.001, left_s))
