@@ -209,9 +209,11 @@ class _Client:
 
     def __init__(self, *errors: type[BaseException]) -> None:
         self.errors = list(errors)
+        self.asked: list[str] = []
 
-    async def request(self, *_: object, timeout: float, **__: object) -> object:
+    async def request(self, _: str, url: str, timeout: float, **__: object) -> object:
         self.patience_s = timeout
+        self.asked.append(url)
         if not self.errors:
             await asyncio.Event().wait()
         raise self.errors.pop(0) if len(self.errors) > 1 else self.errors[0]
@@ -235,6 +237,12 @@ def test_what_a_client_is_told_where_no_replica_answers(
     assert sent[0]["status"] == status and said in sent[1]["body"].decode()
     # Time is left for another replica where nobody is reached at this one.
     assert client.patience_s <= 0.1
+
+
+def test_a_request_whose_replica_died_is_repeated_at_another() -> None:
+    client = _Client(_Library.ClientError)
+    _asked(client, True)
+    assert {url.removesuffix("/score") for url in client.asked[:2]} == {ONE.url, TWO.url}
 
 
 def test_an_answer_that_breaks_off_is_cut_off_and_counts_as_failed() -> None:

@@ -212,6 +212,8 @@ class App:
             except (self._library.ClientError, OSError):
                 if outcome.begun:
                     return _BROKEN_OFF
+                # Its listener is kept for the process that takes its place, and whoever asks there waits for that one.
+                dispatcher.doubt(backend)
                 died += 1
                 if not route.idempotent:
                     said = "the replica of {} that had the request ended before it answered".format(route.name)
