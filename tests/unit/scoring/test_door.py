@@ -315,6 +315,11 @@ def test_silence_counts_from_the_first_word_on_and_is_told_once() -> None:
     assert [silence.passed(4.0, 10.0) for _ in range(5)] == [False, False, True, False, False]
 
 
+def test_a_first_word_may_take_longer_and_not_forever() -> None:
+    silence = Silence(30.0)
+    assert [silence.passed(20.0, 10.0) for _ in range(3)] == [False, True, False]
+
+
 def test_what_several_say_is_one_report_and_what_was_counted_stays() -> None:
     one = Said(3, {"a": 1}, (Figures("blue", 10, 1, {"200": 9, "500": 1}, 2.0, p95_ms=5.0, waiting=1),))
     other = Said(2, {"a": 1, "b": 1}, (Figures("blue", 5, 0, {"200": 5}, 4.0, p95_ms=7.0), Figures("green", 1)))
