@@ -87,6 +87,24 @@ def test_a_model_that_never_loads_ends_the_run(keep: Any, tmp_path: Path) -> Non
     assert kept.codes == [3]
 
 
+def test_replicas_stay_while_they_may_not_be_fewer_and_nothing_is_said_of_it(keep: Any, capsys: Any) -> None:
+    kept = keep(replicas=1, max_replicas=2, polling_s=0.1, idle_s=0.2)
+    supervisor = kept.supervisor
+    supervisor.waiting_elsewhere = lambda: 10
+    wait_until(lambda: kept.ready() == 2, 60, "two replicas")
+    looks: list[bool] = []
+
+    def may_shrink() -> bool:
+        looks.append(False)
+        return False
+
+    supervisor.may_shrink, supervisor.waiting_elsewhere = may_shrink, lambda: 0
+    wait_until(lambda: len(looks) > 3, 60, "looks")
+    assert len(supervisor.active) == 2
+    kept.end()
+    assert [line for line in capsys.readouterr().out.splitlines() if "→" in line] == ["replicas: 1 → 2 (10 wait)"]
+
+
 def test_a_replica_ends_only_once_the_front_door_does_not_ask_it_any_more(keep: Any) -> None:
     kept = keep(replicas=1, max_replicas=2, polling_s=0.1, idle_s=0.2)
     supervisor = kept.supervisor

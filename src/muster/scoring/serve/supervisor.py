@@ -252,9 +252,10 @@ class Supervisor:
             self.replicas += [self._start(number) for number in free[: count - len(active)]]
         elif count < len(active) and self.may_shrink():
             active[-1].is_leaving = True
-        if count != len(active):
-            print("replicas: {} → {} ({} wait)".format(len(active), count, waiting))
-            self.changed()
+        else:
+            return
+        print("replicas: {} → {} ({} wait)".format(len(active), count, waiting))
+        self.changed()
 
     def _end(self) -> None:
         """Let replicas finish what they have, then make sure that they are gone."""
