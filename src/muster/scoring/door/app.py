@@ -101,7 +101,7 @@ class App:
             await _refuse(send, 431, "the headers have more than {:,} bytes".format(_MOST_HEAD), _LAST)
             return
         if not admits(self.table, headers.get("authorization", ""), time.time()):
-            await _refuse(send, 401, "a key or token of the endpoint is needed: Authorization: Bearer …")
+            await _refuse(send, 401, "a key or token of the endpoint is needed: Authorization: Bearer KEY")
             return
         pinned = headers.get(PIN)
         route = chosen(self.table, pinned, random.random())

@@ -128,7 +128,7 @@ def remove_deployment(context: Context, transaction: Transaction, row: Row[Any],
     if share := row.traffic.get(name, 0):
         raise errors.Conflict(
             f"the deployment {name} gets {share} % of the traffic of {row.name}",
-            f"Give it to others first: `muster endpoint traffic {row.name} {name}=0 OTHER=100`.",
+            f"Give it to others first: `muster endpoint traffic {row.name} OTHER=100`, or to none: `… {name}=0`.",
         )
     mine = _DEPLOYMENTS.c.endpoint == row.name, _DEPLOYMENTS.c.name == name
     transaction.execute(delete(_DEPLOYMENTS).where(*mine))
