@@ -245,6 +245,63 @@ def test_a_request_whose_replica_died_is_repeated_at_another() -> None:
     assert {url.removesuffix("/score") for url in client.asked[:2]} == {ONE.url, TWO.url}
 
 
+async def _status(app: App, receive: Any) -> int:
+    sent: list[dict[str, Any]] = []
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    headers = [(b"authorization", b"Bearer first")]
+    await app({"path": "/score", "method": "POST", "query_string": b"", "headers": headers}, receive, send)
+    return int(sent[0]["status"])
+
+
+def _coming(body: bytes, rest: asyncio.Event) -> Any:
+    """A client that sends the rest of its body later."""
+    pieces = iter([{"type": "http.request", "body": body, "more_body": True}, {"type": "http.request", "body": b""}])
+
+    async def receive() -> Any:
+        piece = next(pieces, None)
+        if piece is None or not piece["body"]:
+            await (rest.wait() if piece is not None else asyncio.Event().wait())
+        return piece
+
+    return receive
+
+
+def test_clients_that_send_slowly_keep_no_place_from_others() -> None:
+    async def work() -> None:
+        route = replace(BLUE, weight=100, timeout_ms=60_000.0, backends=(ONE,))
+        app = App(replace(TABLE, deployments=(route,)), _Client(_Library.ClientError), _Library, str)
+        rest, here = asyncio.Event(), asyncio.Event()
+        here.set()
+        slow = [asyncio.ensure_future(_status(app, _coming(b"half", rest))) for _ in range(5)]
+        await asyncio.sleep(0)
+        assert await _status(app, _coming(b"whole", here)) == 502, "the replica was asked"
+        # What answers is that of the table when a body is whole.
+        app.update(replace(TABLE, deployments=()))
+        rest.set()
+        assert await asyncio.gather(*slow) == [404] * 5
+
+    asyncio.run(work())
+
+
+def test_bodies_on_their_way_are_bounded_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("muster.scoring.door.app._MOST_COMING", 1000)
+
+    async def work() -> None:
+        app = App(TABLE, _Client(_Library.ClientError), _Library, str)
+        rest = asyncio.Event()
+        first = asyncio.ensure_future(_status(app, _coming(b"x" * 600, rest)))
+        await asyncio.sleep(0)
+        assert await _status(app, _coming(b"x" * 600, rest)) == 429
+        rest.set()
+        assert await first == 502
+        assert await _status(app, _coming(b"x" * 600, rest)) == 502
+
+    asyncio.run(work())
+
+
 def test_an_answer_that_breaks_off_is_cut_off_and_counts_as_failed() -> None:
     class Answer:
         status, reason, headers, raw_headers = 200, "OK", {}, ()

@@ -24,7 +24,10 @@ _MOST_HEAD = HEADER_BYTES - (4 << 10)
 _CONNECT_S = 2.0
 MOST_DEATHS = 5
 """Replicas that may die with a request inside before it is given up: it may be what ends them."""
+_MOST_COMING = 2 * MAX_BODY
+"""Bytes of bodies that are not whole yet, in all."""
 _AGAIN_S = 0.05
+_AGAIN: Headers = [(b"retry-after", b"1")]
 _LAST: Headers = [(b"connection", b"close")]
 _OWN = frozenset(
     (
@@ -72,6 +75,7 @@ class App:
         self._here = here
         self.is_leaving = False
         """Others take the connections: each of ours ends with the next answer, and its client comes to them."""
+        self._coming = 0
         self._copies: Set["asyncio.Task[None]"] = set()
         self.dispatchers: Dict[str, Dispatcher] = {}
         self.table = table
@@ -103,37 +107,60 @@ class App:
         if not admits(self.table, headers.get("authorization", ""), time.time()):
             await _refuse(send, 401, "a key or token of the endpoint is needed: Authorization: Bearer KEY")
             return
-        pinned = headers.get(PIN)
-        route = chosen(self.table, pinned, random.random())
-        if route is None:
-            await _refuse(send, 404, _nowhere(self.table, pinned))
-            return
-        dispatcher = self.dispatchers[route.name]
-        if dispatcher.open >= route.most_open:
-            dispatcher.traffic.note(429, time.monotonic() - began)
-            said = "{} requests are under way, as many as deployment {} takes".format(dispatcher.open, route.name)
-            await _refuse(send, 429, said, [(b"retry-after", b"1")])
-            return
-        dispatcher.open += 1
-        status = 499
+        pinned, drawn = headers.get(PIN), random.random()
+        dispatcher, status = None, 499
         try:
-            status = await self._serve(dispatcher, scope, headers, receive, send)
+            dispatcher = self._chosen(pinned, drawn)
+            _check_room(dispatcher)
+            body = await self._body(dispatcher.route, receive, headers)
+            # Who sends slowly has kept no place from others, and the table may be another by now.
+            dispatcher = self._chosen(pinned, drawn)
+            _check_room(dispatcher)
+            dispatcher.open += 1
+            try:
+                status = await self._serve(dispatcher, scope, body, receive, send)
+            finally:
+                dispatcher.open -= 1
+        except _Refusal as refusal:
+            status = await _refuse(send, refusal.status, str(refusal), refusal.headers)
         except Gone:
             pass
         finally:
-            dispatcher.open -= 1
-            dispatcher.traffic.note(status, time.monotonic() - began)
+            if dispatcher is not None:
+                dispatcher.traffic.note(status, time.monotonic() - began)
 
-    async def _serve(
-        self, dispatcher: Dispatcher, scope: Any, headers: Mapping[str, str], receive: Receive, send: Send
-    ) -> int:
-        route = dispatcher.route
+    def _chosen(self, pinned: Optional[str], drawn: float) -> Dispatcher:
+        """The deployment that answers; raises _Refusal where there is none."""
+        route = chosen(self.table, pinned, drawn)
+        if route is None:
+            raise _Refusal(404, _nowhere(self.table, pinned))
+        return self.dispatchers[route.name]
+
+    async def _body(self, route: Route, receive: Receive, headers: Mapping[str, str]) -> bytes:
+        """The whole body; raises _Refusal. What has come of it counts towards what is held of all."""
+        came = 0
+
+        async def counted() -> Any:
+            nonlocal came
+            message = await receive()
+            size = len(message.get("body", b""))
+            came += size
+            self._coming += size
+            if self._coming > _MOST_COMING:
+                raise _Refusal(429, "too many large bodies are on their way", [*_AGAIN, *_LAST])
+            return message
+
         try:
-            body = await body_of(receive, headers, MAX_BODY, route.timeout_ms / 1000)
+            return await body_of(counted, headers, MAX_BODY, route.timeout_ms / 1000)
         except TooLarge:
-            return await _refuse(send, 413, "the body has more than {:,} bytes".format(MAX_BODY), _LAST)
+            raise _Refusal(413, "the body has more than {:,} bytes".format(MAX_BODY), _LAST) from None
         except TooSlow:
-            return await _refuse(send, 408, "the body did not come within {:g} ms".format(route.timeout_ms), _LAST)
+            raise _Refusal(408, "the body did not come within {:g} ms".format(route.timeout_ms), _LAST) from None
+        finally:
+            self._coming -= came
+
+    async def _serve(self, dispatcher: Dispatcher, scope: Any, body: bytes, receive: Receive, send: Send) -> int:
+        route = dispatcher.route
         query = scope["query_string"].decode("latin-1")
         target = scope.get("raw_path", scope["path"].encode()).decode("latin-1") + ("?" + query if query else "")
         kept = passed_on(scope["headers"])
@@ -185,9 +212,9 @@ class App:
             try:
                 backend = await dispatcher.acquire(deadline)
             except Refused as error:
-                return await _refuse(send, 429, "{}: {}".format(route.name, error), [(b"retry-after", b"1")])
+                return await _refuse(send, 429, "{}: {}".format(route.name, error), _AGAIN)
             except asyncio.TimeoutError:
-                return await _refuse(send, 503, _none_there(dispatcher.route), [(b"retry-after", b"1")])
+                return await _refuse(send, 503, _none_there(dispatcher.route), _AGAIN)
             outcome = Outcome()
             try:
                 asking = self._ask(backend, asked, send, deadline - loop.time(), outcome)
@@ -234,9 +261,9 @@ class App:
         try:
             backend = await dispatcher.acquire(deadline)
         except Refused as error:
-            return await _refuse(send, 429, "{}: {}".format(dispatcher.route.name, error), [(b"retry-after", b"1")])
+            return await _refuse(send, 429, "{}: {}".format(dispatcher.route.name, error), _AGAIN)
         except asyncio.TimeoutError:
-            return await _refuse(send, 503, _none_there(dispatcher.route), [(b"retry-after", b"1")])
+            return await _refuse(send, 503, _none_there(dispatcher.route), _AGAIN)
         status, body = 499, [asked.body]
 
         async def given() -> Any:
@@ -322,6 +349,21 @@ class Outcome:
     begun = False
     unreached = False
     """Nothing of the request has reached a replica."""
+
+
+class _Refusal(Exception):
+    """A request that no replica gets."""
+
+    def __init__(self, status: int, message: str, headers: Optional[Headers] = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.headers = headers
+
+
+def _check_room(dispatcher: Dispatcher) -> None:
+    if dispatcher.open >= dispatcher.route.most_open:
+        said = "{} requests are under way, as many as deployment {} takes"
+        raise _Refusal(429, said.format(dispatcher.open, dispatcher.route.name), _AGAIN)
 
 
 def _head_bytes(scope: Any) -> int:
