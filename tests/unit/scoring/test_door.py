@@ -184,6 +184,10 @@ def test_the_number_of_replicas_follows_the_load(now: int, busy: float, waiting:
     assert wanted(now, busy, waiting, 70.0, 1, 8) == needed
 
 
+def test_the_last_replica_stays_while_anybody_waits_for_it() -> None:
+    assert wanted(1, 0.0, 0, 70.0, 0, 8) == 0 and wanted(1, 0.0, 1, 70.0, 0, 8) == 1
+
+
 def test_replicas_are_ended_one_at_a_time_and_not_at_once() -> None:
     pace = Pace(30.0)
     assert pace.next(4, 1, 0.0) == 4
