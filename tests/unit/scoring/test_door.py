@@ -38,6 +38,7 @@ from muster.wire.serving import endpoints as wire
 ONE, TWO = Backend("run", "127.0.0.1", 1, True, "k"), Backend("run", "127.0.0.1", 2, True, "k")
 BLUE = Route("blue", 90, 0, 1000.0, 1, 50.0, False, (ONE, TWO))
 GREEN = Route("green", 10, 0, 1000.0, 1, 50.0, False, (ONE,))
+HEADERS = [(b"authorization", b"Bearer first")]
 TABLE = Table(1, "digits", "127.0.0.1", 0, ("first", "second"), "", (BLUE, GREEN))
 
 
@@ -249,14 +250,30 @@ def test_a_request_whose_replica_died_is_repeated_at_another() -> None:
     assert {url.removesuffix("/score") for url in client.asked[:2]} == {ONE.url, TWO.url}
 
 
+def test_who_has_an_answer_finds_a_place_for_the_next_request() -> None:
+    async def work() -> None:
+        app = App(TABLE, _Client(_Library.ClientError), _Library, str)
+        rest, found = asyncio.Event(), []
+        rest.set()
+
+        async def send(message: dict[str, Any]) -> None:
+            found.append([dispatcher.open for dispatcher in app.dispatchers.values()])
+
+        scope = {"path": "/score", "method": "POST", "query_string": b"", "headers": HEADERS}
+        await app(scope, _coming(b"{}", rest), send)
+        head, body = found
+        assert sum(head) == 1 and sum(body) == 0
+
+    asyncio.run(work())
+
+
 async def _status(app: App, receive: Any) -> int:
     sent: list[dict[str, Any]] = []
 
     async def send(message: dict[str, Any]) -> None:
         sent.append(message)
 
-    headers = [(b"authorization", b"Bearer first")]
-    await app({"path": "/score", "method": "POST", "query_string": b"", "headers": headers}, receive, send)
+    await app({"path": "/score", "method": "POST", "query_string": b"", "headers": HEADERS}, receive, send)
     return int(sent[0]["status"])
 
 

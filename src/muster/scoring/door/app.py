@@ -116,11 +116,11 @@ class App:
             # Who sends slowly has kept no place from others, and the table may be another by now.
             dispatcher = self._chosen(pinned, drawn)
             _check_room(dispatcher)
-            dispatcher.open += 1
+            place = _Place(dispatcher)
             try:
-                status = await self._serve(dispatcher, scope, body, receive, send)
+                status = await self._serve(dispatcher, scope, body, receive, place.left_with_the_end_of(send))
             finally:
-                dispatcher.open -= 1
+                place.leave()
         except _Refusal as refusal:
             status = await _refuse(send, refusal.status, str(refusal), refusal.headers)
         except Gone:
@@ -349,6 +349,29 @@ class Outcome:
     begun = False
     unreached = False
     """Nothing of the request has reached a replica."""
+
+
+class _Place:
+    """That of one request among those that a deployment takes at once."""
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher: Optional[Dispatcher] = dispatcher
+        dispatcher.open += 1
+
+    def leave(self) -> None:
+        if self._dispatcher is not None:
+            self._dispatcher.open -= 1
+            self._dispatcher = None
+
+    def left_with_the_end_of(self, send: Send) -> Send:
+        """Whoever has the whole answer may ask again at once, and finds the place free."""
+
+        async def work(message: Any) -> None:
+            if message["type"] == "http.response.body" and not message.get("more_body"):
+                self.leave()
+            await send(message)
+
+        return work
 
 
 class _Refusal(Exception):
