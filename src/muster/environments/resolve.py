@@ -32,6 +32,8 @@ class Site:
 
     is_mpi: bool = False
     has_gpus: bool = False
+    needs: tuple[str, ...] = ()
+    """Packages that what the job runs needs besides, whatever its environment says."""
     packages: Mapping[str, str] | None = None
     """What the Python that submitted has; None: that Python is not on the nodes."""
     registered: Registered = field(default=lambda name, version: None)
@@ -61,6 +63,20 @@ class Resolved:
 
 def resolve(environment: str | EnvironmentSpec | None, site: Site) -> Resolved:
     """What a job's environment means; raises JobError for one that cannot be."""
+    found = _resolve(environment, site)
+    recipe, image = found.recipe, found.container
+    if image is not None and image.packages is not None:
+        return replace(found, container=replace(image, packages=_with_needs(image.packages, site)))
+    return found if recipe is None else replace(found, recipe=_with_needs(recipe, site))
+
+
+def _with_needs(recipe: Recipe, site: Site) -> Recipe:
+    named = package_names(recipe)
+    more = tuple(package for package in site.needs if package not in named)
+    return replace(recipe, requirements=(*recipe.requirements, *more))
+
+
+def _resolve(environment: str | EnvironmentSpec | None, site: Site) -> Resolved:
     if environment is None:
         return Resolved()
     if isinstance(environment, str):
@@ -78,7 +94,7 @@ def _by_name(name: str, site: Site) -> Resolved:
     short, version = names.bare(name), names.version_of(name)
     stored = site.registered(short, version)
     if stored is not None:
-        found = resolve(EnvironmentSpec.model_validate({"name": short, **stored}), site)
+        found = _resolve(EnvironmentSpec.model_validate({"name": short, **stored}), site)
         return replace(found, name=short)
     meaning = names.meaning(name, site.is_mpi)
     if meaning is None:

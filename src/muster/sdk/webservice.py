@@ -128,6 +128,9 @@ class Webservice:
         self.name = name
         self.update_deployment_state()
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(name={self.name!r}, state={self.state!r})"
+
     @staticmethod
     def list(workspace: Connected, **kwargs: Any) -> list[Webservice]:
         """The services of a workspace: endpoints with the deployment that services have."""

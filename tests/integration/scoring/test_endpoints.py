@@ -157,6 +157,8 @@ def server_of(folder: Path) -> psutil.Process:
 
 @pytest.mark.timeout(300)
 def test_traffic_keys_codes_and_a_model_that_is_in_use(cli: Any, deploy: Any) -> None:
+    refused = cli("endpoint", "create", "letters", "--compute", "nowhere")
+    assert refused.returncode == 2 and "there is no compute 'nowhere'" in refused.stderr
     assert "no address yet" in cli("endpoint", "invoke", "digits", "--data", "{}").stderr
     (cli.folder / "weights.txt").write_text("w")
     assert cli("model", "register", "net", "--path", "weights.txt").returncode == 0

@@ -8,6 +8,7 @@ import pytest
 
 from muster.environments import catalogue, names
 from muster.environments.current import PACKAGES, installed
+from muster.environments.needs import needs_of
 from muster.environments.resolve import Resolved, Site, resolve
 from muster.environments.venvs.recipe import key_of, normalised, without_secrets
 from muster.environments.venvs.steps import steps
@@ -369,3 +370,17 @@ def test_horovod_is_compiled_beside_its_framework() -> None:
 def test_plain_packages_are_one_step_and_none_is_none() -> None:
     assert [step.requirements for step in steps(Recipe("a", ("six", "numpy")))] == [("six", "numpy")]
     assert steps(Recipe("a")) == []
+
+
+def test_replicas_get_what_answers_requests_in_environments_that_know_nothing_of_it() -> None:
+    spec = make_spec({"command": ["python", "-m", "muster.scoring.serve", "{}"]})
+    needs = needs_of(spec)
+    assert "uvicorn" in needs and not needs_of(make_spec({"command": "python train.py"}))
+    azures = {"conda_file": {"dependencies": ["python=3.11", "pip", {"pip": ["azureml-inference-server-http"]}]}}
+    assert recipe(azures, needs=needs).requirements == needs
+    own = recipe({"pip": ["uvicorn==0.30.1", "numpy"]}, needs=needs).requirements
+    assert own == ("uvicorn==0.30.1", "numpy", *(name for name in needs if name != "uvicorn"))
+    image = {"image": "registry.example.org/scoring:1", **azures}
+    built = resolved(image, needs=needs).container
+    assert built is not None and built.packages is not None and built.packages.requirements == needs
+    assert resolved(None, needs=needs) == Resolved()

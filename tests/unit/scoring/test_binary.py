@@ -8,7 +8,7 @@ import struct
 import pytest
 
 from muster.scoring.serve import oip
-from muster.scoring.serve.models import BadInput
+from muster.scoring.serve.body import BadInput
 
 
 def _body(*tensors: tuple[str, str, list[int], bytes]) -> tuple[bytes, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
@@ -37,6 +38,7 @@ from muster.wire.serving import endpoints as wire
 ONE, TWO = Backend("run", "127.0.0.1", 1, True, "k"), Backend("run", "127.0.0.1", 2, True, "k")
 BLUE = Route("blue", 90, 0, 1000.0, 1, 50.0, False, (ONE, TWO))
 GREEN = Route("green", 10, 0, 1000.0, 1, 50.0, False, (ONE,))
+HEADERS = [(b"authorization", b"Bearer first")]
 TABLE = Table(1, "digits", "127.0.0.1", 0, ("first", "second"), "", (BLUE, GREEN))
 
 
@@ -183,6 +185,10 @@ def test_the_number_of_replicas_follows_the_load(now: int, busy: float, waiting:
     assert wanted(now, busy, waiting, 70.0, 1, 8) == needed
 
 
+def test_the_last_replica_stays_while_anybody_waits_for_it() -> None:
+    assert wanted(1, 0.0, 0, 70.0, 0, 8) == 0 and wanted(1, 0.0, 1, 70.0, 0, 8) == 1
+
+
 def test_replicas_are_ended_one_at_a_time_and_not_at_once() -> None:
     pace = Pace(30.0)
     assert pace.next(4, 1, 0.0) == 4
@@ -198,14 +204,21 @@ class _Library:
     ClientConnectorError = type("ClientConnectorError", (ClientError,), {})
     ServerTimeoutError = type("ServerTimeoutError", (TimeoutError,), {})
 
+    @staticmethod
+    def ClientTimeout(sock_connect: float) -> float:
+        return sock_connect
+
 
 class _Client:
     """Replicas that do what a test says."""
 
     def __init__(self, *errors: type[BaseException]) -> None:
         self.errors = list(errors)
+        self.asked: list[str] = []
 
-    async def request(self, *_: object, **__: object) -> object:
+    async def request(self, _: str, url: str, timeout: float, **__: object) -> object:
+        self.patience_s = timeout
+        self.asked.append(url)
         if not self.errors:
             await asyncio.Event().wait()
         raise self.errors.pop(0) if len(self.errors) > 1 else self.errors[0]
@@ -225,11 +238,125 @@ class _Client:
 def test_what_a_client_is_told_where_no_replica_answers(
     client: _Client, idempotent: bool, status: int, said: str
 ) -> None:
+    sent, _ = _asked(client, idempotent)
+    assert sent[0]["status"] == status and said in sent[1]["body"].decode()
+    # Time is left for another replica where nobody is reached at this one.
+    assert client.patience_s <= 0.1
+
+
+def test_a_request_whose_replica_died_is_repeated_at_another() -> None:
+    client = _Client(_Library.ClientError)
+    _asked(client, True)
+    assert {url.removesuffix("/score") for url in client.asked[:2]} == {ONE.url, TWO.url}
+
+
+def test_who_has_an_answer_finds_a_place_for_the_next_request() -> None:
+    async def work() -> None:
+        app = App(TABLE, _Client(_Library.ClientError), _Library, str)
+        rest, found = asyncio.Event(), []
+        rest.set()
+
+        async def send(message: dict[str, Any]) -> None:
+            found.append([dispatcher.open for dispatcher in app.dispatchers.values()])
+
+        scope = {"path": "/score", "method": "POST", "query_string": b"", "headers": HEADERS}
+        await app(scope, _coming(b"{}", rest), send)
+        head, body = found
+        assert sum(head) == 1 and sum(body) == 0
+
+    asyncio.run(work())
+
+
+async def _status(app: App, receive: Any) -> int:
+    sent: list[dict[str, Any]] = []
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    await app({"path": "/score", "method": "POST", "query_string": b"", "headers": HEADERS}, receive, send)
+    return int(sent[0]["status"])
+
+
+def _coming(body: bytes, rest: asyncio.Event) -> Any:
+    """A client that sends the rest of its body later."""
+    pieces = iter([{"type": "http.request", "body": body, "more_body": True}, {"type": "http.request", "body": b""}])
+
+    async def receive() -> Any:
+        piece = next(pieces, None)
+        if piece is None or not piece["body"]:
+            await (rest.wait() if piece is not None else asyncio.Event().wait())
+        return piece
+
+    return receive
+
+
+def test_clients_that_send_slowly_keep_no_place_from_others() -> None:
+    async def work() -> None:
+        route = replace(BLUE, weight=100, timeout_ms=60_000.0, backends=(ONE,))
+        app = App(replace(TABLE, deployments=(route,)), _Client(_Library.ClientError), _Library, str)
+        rest, here = asyncio.Event(), asyncio.Event()
+        here.set()
+        slow = [asyncio.ensure_future(_status(app, _coming(b"half", rest))) for _ in range(5)]
+        await asyncio.sleep(0)
+        assert await _status(app, _coming(b"whole", here)) == 502, "the replica was asked"
+        # What answers is that of the table when a body is whole.
+        app.update(replace(TABLE, deployments=()))
+        rest.set()
+        assert await asyncio.gather(*slow) == [404] * 5
+
+    asyncio.run(work())
+
+
+def test_bodies_on_their_way_are_bounded_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("muster.scoring.door.app._MOST_COMING", 1000)
+
+    async def work() -> None:
+        app = App(TABLE, _Client(_Library.ClientError), _Library, str)
+        rest = asyncio.Event()
+        first = asyncio.ensure_future(_status(app, _coming(b"x" * 600, rest)))
+        await asyncio.sleep(0)
+        assert await _status(app, _coming(b"x" * 600, rest)) == 429
+        rest.set()
+        assert await first == 502
+        assert await _status(app, _coming(b"x" * 600, rest)) == 502
+
+    asyncio.run(work())
+
+
+def test_an_answer_that_breaks_off_is_cut_off_and_counts_as_failed() -> None:
+    class Answer:
+        status, reason, headers, raw_headers = 200, "OK", {}, ()
+
+        @property
+        def content(self) -> Answer:
+            return self
+
+        async def iter_any(self) -> AsyncIterator[bytes]:
+            yield b"half"
+            raise _Library.ClientError
+
+        def release(self) -> None:
+            return None
+
+    class Client:
+        async def request(self, *_: object, **__: object) -> Answer:
+            return Answer()
+
+    sent, app = _asked(Client(), True)
+    assert [message.get("body") for message in sent] == [None, b"half"]
+    (figures,) = app.figures()
+    assert (figures.failed, figures.codes) == (1, {"502": 1})
+
+
+def _asked(client: Any, idempotent: bool) -> tuple[list[dict[str, Any]], App]:
+    """What a front door sends a client, and the front door."""
     route = replace(BLUE, weight=100, timeout_ms=200.0, idempotent=idempotent)
     sent: list[dict[str, Any]] = []
+    apps: list[App] = []
 
     async def ask() -> None:
         app = App(replace(TABLE, deployments=(route,)), client, _Library, str)
+        apps.append(app)
         bodies = [{"type": "http.request", "body": b"{}"}]
 
         async def receive() -> Any:
@@ -243,7 +370,7 @@ def test_what_a_client_is_told_where_no_replica_answers(
         await asyncio.wait_for(app(scope, receive, send), 30)
 
     asyncio.run(ask())
-    assert sent[0]["status"] == status and said in sent[1]["body"].decode()
+    return sent, apps[0]
 
 
 def test_the_only_replica_of_the_only_deployment_may_answer_itself() -> None:
@@ -264,6 +391,11 @@ def test_silence_counts_from_the_first_word_on_and_is_told_once() -> None:
     assert not silence.passed(9.0, 10.0)
     silence.end()
     assert [silence.passed(4.0, 10.0) for _ in range(5)] == [False, False, True, False, False]
+
+
+def test_a_first_word_may_take_longer_and_not_forever() -> None:
+    silence = Silence(30.0)
+    assert [silence.passed(20.0, 10.0) for _ in range(3)] == [False, True, False]
 
 
 def test_what_several_say_is_one_report_and_what_was_counted_stays() -> None:

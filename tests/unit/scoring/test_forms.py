@@ -6,6 +6,9 @@ import io
 import os
 from pathlib import Path
 
+import pytest
+
+from muster.scoring.serve.body import BadInput
 from muster.scoring.serve.http import AMLResponse, Request, answer_of
 
 PICTURE = b"\x89PNG\r\n\x1a\n\x00--not-the-end\r\n--\xff\r\n"
@@ -48,8 +51,22 @@ def test_bodies_that_are_no_form_have_none() -> None:
         "multipart/x; boundary=x1y",
     ):
         assert not request(kind=kind).files and not request(kind=kind).form
-    for body in (b"", b"--x1y", b"--x1y\r\n", b"--x1y--", BODY[:-60], os.urandom(200), b"--x1y\r\n" * 5000):
+    for body in (b"", b"--x1y", b"--x1y\r\n", b"--x1y--", BODY[:-60], os.urandom(200), b"--x1y\r\n" * 900):
         request(body).files  # noqa: B018
+
+
+def test_a_form_of_too_many_parts_is_the_clients_fault() -> None:
+    part = b'--x1y\r\nContent-Disposition: form-data; name="%d"\r\n\r\n1\r\n'
+    most = b"".join(part % number for number in range(1000))
+    assert len(request(most + b"--x1y--").form) == 1000
+    with pytest.raises(BadInput, match="more than 1,000 parts"):
+        request(most + part % 1000 + b"--x1y--").form  # noqa: B018
+
+
+def test_a_body_that_is_no_json_may_be_asked_for_quietly() -> None:
+    assert request(b'{"a": 1}').get_json() == {"a": 1} and request(b"{").get_json(silent=True) is None
+    with pytest.raises(ValueError, match="Expecting"):
+        request(b"{").json  # noqa: B018
 
 
 def test_headers_are_found_however_they_are_written() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import sys
 import threading
+import time
 import types
 from collections.abc import Callable
 from typing import Any
@@ -19,9 +20,9 @@ from muster.scoring.listening import GONE
 from muster.scoring.serve import oip
 from muster.scoring.serve.app import App
 from muster.scoring.serve.batching import Full, Outcome, Runner
-from muster.scoring.serve.body import TooLarge, TooSlow, body_of
+from muster.scoring.serve.body import BadInput, TooLarge, TooSlow, body_of
 from muster.scoring.serve.http import PACKAGES, AMLResponse, Answer, answer_of, check_sendable, install_stand_ins
-from muster.scoring.serve.models import BadInput, Model
+from muster.scoring.serve.models import Model
 from muster.scoring.serve.settings import Settings
 from muster.scoring.serve.streaming import Broken
 
@@ -222,6 +223,36 @@ def test_each_request_has_its_own_result_and_error() -> None:
     found = answers(run, ["a", "bad", "c"])
     assert [item.value for item in found] == ["A", None, "C"]
     assert isinstance(found[1].error, ValueError)
+
+
+def test_an_answer_does_not_wait_for_those_that_were_taken_with_it() -> None:
+    begin, busy, left_it, answered = (threading.Event() for _ in range(4))
+    ran = []
+
+    def run(data: str) -> bool:
+        ran.append(data)
+        if data == "first":
+            busy.set()
+            left_it.wait(10)
+            time.sleep(0.01)
+        return {"held": begin, "late": answered}.get(data, left_it).wait(10)
+
+    async def ask() -> list[bool]:
+        runner = Runner(Model(lambda: None, run), asyncio.get_running_loop(), 1, 0.0, 10)
+        _, first, left, late = (runner.submit(name, {}) for name in ("held", "first", "left", "late"))
+        try:
+            begin.set()
+            await asyncio.to_thread(busy.wait, 10)
+            left.give_up(Outcome(None))
+            left_it.set()
+            await first.done
+            answered.set()
+            return [(await item.done).value for item in (first, late)]
+        finally:
+            await asyncio.to_thread(runner.close)
+
+    assert asyncio.run(ask()) == [True, True]
+    assert ran == ["held", "first", "late"]
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError()])

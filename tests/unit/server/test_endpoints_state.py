@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
+
+import pytest
 
 from muster.server.endpoints.state import EndpointsState
 from muster.wire.serving.endpoints import ServingReport
@@ -21,3 +24,12 @@ def test_a_change_waits_until_the_front_door_goes_by_it_and_no_longer_than_it_ma
         return [*found, await state.until_followed("door", 7, 0.01)]
 
     assert asyncio.run(work()) == [True, True, False]
+
+
+def test_what_runs_said_that_are_over_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    state, now = EndpointsState(), 0.0
+    monkeypatch.setattr("muster.server.endpoints.state.time", SimpleNamespace(monotonic=lambda: now))
+    for number in range(1000):
+        now += 1.0
+        state.note(f"run-{number}", ServingReport(1))
+    assert len(state.heard) < 200 and state.of("run-999") is not None

@@ -15,6 +15,7 @@ from muster.client.submit import packages_here, with_imports
 from muster.environments.files import with_contents
 from muster.environments.here import here
 from muster.environments.images import reach
+from muster.environments.needs import needs_of
 from muster.environments.resolve import Resolved, Site, resolve
 from muster.environments.venvs.builder import has_gpus
 from muster.environments.venvs.cache import Cache
@@ -56,6 +57,7 @@ def planned(spec: JobSpec, base_dir: Path) -> PlannedEnvironment:
     site = Site(
         is_mpi=isinstance(spec.distribution, Mpi),
         has_gpus=has_gpus(),
+        needs=needs_of(spec),
         packages=packages,
         registered=_registered,
         **here(sys.executable),

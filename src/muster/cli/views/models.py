@@ -78,8 +78,8 @@ def description(details: ModelDetails, now: float, files: bool, room: int | None
     yield from _named(origin.items(), room)
     if files:
         columns = [Column("BYTES"), Column("SHA256", 12), Column("FILE", 20)]
-        own = PurePosixPath(model.path).name
-        rows = [(f"{item.size:,}", item.sha256 or "not known", item.path or own or ".") for item in details.files]
+        named = zip(details.files, _hashes(details), strict=True)
+        rows = [(f"{item.size:,}", digest or "not known", name) for item, (name, digest) in named]
         yield from ("", *fit(columns, rows, room))
     elif len(details.files) > 1:
         shown = [item.path for item in details.files[:_MOST_FILES]]
@@ -94,6 +94,12 @@ def _named(items: Iterable[tuple[str, str]], room: int | None) -> Iterator[str]:
             first, *rest = wrapped(value, room, _NAME + 1)
             yield f"{name:<{_NAME}} {first}"
             yield from (f"{'':<{_NAME}} {line}" for line in rest)
+
+
+def _hashes(details: ModelDetails) -> list[tuple[str, str]]:
+    """Each file's name and hash; a model that is a single file has the name of that."""
+    own = PurePosixPath(details.model.path).name or "."
+    return [(item.path or own, item.sha256 or "") for item in details.files]
 
 
 def _metrics(lineage: ModelLineage) -> dict[str, str]:
@@ -122,7 +128,7 @@ def differences(one: ModelDetails, other: ModelDetails) -> list[DifferingModel]:
         ("format", _kinds(one.model.formats), _kinds(other.model.formats)),
         ("size", amount(one.model), amount(other.model)),
         ("digest", one.model.digest or "", other.model.digest or ""),
-        *_both("file", *({item.path or ".": item.sha256 or "" for item in version.files} for version in (one, other))),
+        *_both("file", *(dict(_hashes(version)) for version in (one, other))),
         ("stage", one.model.stage, other.model.stage),
         ("aliases", ", ".join(one.model.aliases), ", ".join(other.model.aliases)),
         *_both("tag", one.model.tags, other.model.tags),

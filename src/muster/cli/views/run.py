@@ -206,7 +206,9 @@ def _others(view: RunView) -> str:
 def _not_scored(view: RunView) -> str | None:
     """Items that `muster score` gave up on, although the run completed."""
     failed = view.metrics.get("failed_items")
-    return f"{failed:,.0f} items failed; the log has why" if isinstance(failed, int | float) and failed > 0 else None
+    if not isinstance(failed, int | float) or failed <= 0:
+        return None
+    return f"{counted(int(failed), 'item')} failed; the log has why"
 
 
 def _data_wait(view: RunView) -> str | None:

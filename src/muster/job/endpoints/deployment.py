@@ -45,6 +45,7 @@ _SECTIONS: Mapping[str, Sequence[str]] = {
     "data_collector": ("collections", "rolling_rate", "sampling_rate", "request_logging"),
     "data_collector.request_logging": ("capture_headers",),
 }
+_OWN_SERVER = "inference_config"
 _OURS = ("MLFLOW_TRACKING_URI", "MLFLOW_TRACKING_TOKEN", "SERVE_KEY", MODELS)
 _REFUSED: Mapping[str, tuple[str, str]] = {
     "model_mount_path": ("models lie where AZUREML_MODEL_DIR says", "Leave it out, and read that variable in init()."),
@@ -143,7 +144,7 @@ def deployment_of(
         _model(file, values.get("model")),
         script,
         code,
-        values.get("environment"),
+        _environment(file, values, script),
         variables,
         None if values.get("compute") is None else str(values["compute"]).removeprefix("azureml:"),
         _gpus(file, values),
@@ -196,6 +197,18 @@ def _script(file: Path, values: Mapping[str, Json]) -> tuple[Path | None, Path |
             file, "code_configuration", f"there is no script {folder / script}", "Correct code or scoring_script."
         )
     return Path(script), folder
+
+
+def _environment(file: Path, values: Mapping[str, Json], script: Path | None) -> Json:
+    """What the replicas run in. Where a script answers, a server of the image's own is of no use."""
+    given = values.get("environment")
+    if not isinstance(given, Mapping) or given.get(_OWN_SERVER) is None:
+        return given
+    if script is None:
+        why = "the image's own server is not run: Muster's own answers, by a script or for an MLflow model"
+        hint = "Leave it out, and add code_configuration: {code: ./src, scoring_script: score.py}."
+        raise refuse(file, f"environment.{_OWN_SERVER}", why, hint)
+    return {key: value for key, value in given.items() if key != _OWN_SERVER}
 
 
 def _limits(file: Path, values: Mapping[str, Json]) -> RequestLimits:
@@ -298,6 +311,9 @@ def _notices(values: Mapping[str, Json]) -> list[str]:
         said.append("app_insights_enabled has no effect: `muster endpoint logs` and /metrics have what there is")
     if values.get("egress_public_network_access") is not None:
         said.append("egress_public_network_access has no effect: replicas reach what their node reaches")
+    environment = values.get("environment")
+    if isinstance(environment, Mapping) and environment.get(_OWN_SERVER) is not None:
+        said.append(f"environment.{_OWN_SERVER} has no effect: Muster's own server answers, at /score")
     resources = values.get("resources")
     if isinstance(resources, Mapping) and any(
         isinstance(part, Mapping) and ({"cpu", "memory"} & set(part)) for part in resources.values()

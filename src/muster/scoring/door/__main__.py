@@ -32,6 +32,10 @@ _LOOK_S = 5.0
 _BAD_STARTS = 20
 _FROZEN_S = 10.0
 """Those who answer say something twice a second: one that is silent for so long does not run."""
+_TAKE_S = 2.0
+"""How long they may leave what they are told where it is."""
+_LOADING_S = 30.0
+"""How much longer a process may take to say its first word."""
 
 
 @dataclass
@@ -43,7 +47,7 @@ class Worker:
     began: float
     heard: bytes = b""
     said: Said = field(default_factory=Said)
-    silence: Silence = field(default_factory=Silence)
+    silence: Silence = field(default_factory=lambda: Silence(_LOADING_S))
 
 
 class Door:
@@ -108,6 +112,7 @@ class Door:
 
     def _start(self) -> Worker:
         ours, its = socket.socketpair()
+        ours.settimeout(_TAKE_S)
         handed = [self._listener.fileno(), its.fileno()]
         command = [sys.executable, "-m", "muster.scoring.door.worker", *map(str, handed)]
         process = subprocess.Popen(command, pass_fds=handed)
@@ -138,7 +143,8 @@ class Door:
         try:
             self._current.control.sendall(telling(accepts, self._text))
         except OSError:
-            pass  # it has just died: the next one gets it
+            # It has just died, or takes nothing and has half a line: the next one gets it.
+            self._current.process.kill()
 
     def _read(self) -> None:
         """Wait a moment for what those who answer say."""
@@ -166,7 +172,7 @@ class Door:
     def _count_silence(self, worker: Worker, seconds: float) -> None:
         """End a worker that does not run any more; take connections for a replica that does not."""
         if worker.silence.passed(seconds, _FROZEN_S):
-            print("muster: the front door's process has been silent for {:g} s: it is ended".format(_FROZEN_S))
+            print("muster: the front door's process does not run: it is ended")
             worker.process.kill()
         for item in list(self._directs):
             if item.silence.passed(seconds, _FROZEN_S) and item.is_taking:

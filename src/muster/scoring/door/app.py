@@ -21,9 +21,13 @@ Headers = List[Tuple[bytes, bytes]]
 MAX_BODY = 512 << 20
 _MOST_HEAD = HEADER_BYTES - (4 << 10)
 """Of a request's address and headers; what a replica takes, less what is added on the way."""
+_CONNECT_S = 2.0
 MOST_DEATHS = 5
 """Replicas that may die with a request inside before it is given up: it may be what ends them."""
+_MOST_COMING = 2 * MAX_BODY
+"""Bytes of bodies that are not whole yet, in all."""
 _AGAIN_S = 0.05
+_AGAIN: Headers = [(b"retry-after", b"1")]
 _LAST: Headers = [(b"connection", b"close")]
 _OWN = frozenset(
     (
@@ -33,6 +37,8 @@ _OWN = frozenset(
 )  # fmt: skip
 """What of a request's or an answer's head is between two neighbours, and not passed on."""
 _MODEL_STATUS, _MODEL_REASON = b"ms-azureml-model-error-statuscode", b"ms-azureml-model-error-reason"
+_BROKEN_OFF = 502
+"""How an answer counts whose rest did not come. It lacks its last chunk, and its connection ends: clients see that."""
 _PASSED_ON = (408, 429)
 """Codes of a replica that mean the same at the front door."""
 
@@ -69,6 +75,7 @@ class App:
         self._here = here
         self.is_leaving = False
         """Others take the connections: each of ours ends with the next answer, and its client comes to them."""
+        self._coming = 0
         self._copies: Set["asyncio.Task[None]"] = set()
         self.dispatchers: Dict[str, Dispatcher] = {}
         self.table = table
@@ -98,39 +105,62 @@ class App:
             await _refuse(send, 431, "the headers have more than {:,} bytes".format(_MOST_HEAD), _LAST)
             return
         if not admits(self.table, headers.get("authorization", ""), time.time()):
-            await _refuse(send, 401, "a key or token of the endpoint is needed: Authorization: Bearer …")
+            await _refuse(send, 401, "a key or token of the endpoint is needed: Authorization: Bearer KEY")
             return
-        pinned = headers.get(PIN)
-        route = chosen(self.table, pinned, random.random())
-        if route is None:
-            await _refuse(send, 404, _nowhere(self.table, pinned))
-            return
-        dispatcher = self.dispatchers[route.name]
-        if dispatcher.open >= route.most_open:
-            dispatcher.traffic.note(429, time.monotonic() - began)
-            said = "{} requests are under way, as many as deployment {} takes".format(dispatcher.open, route.name)
-            await _refuse(send, 429, said, [(b"retry-after", b"1")])
-            return
-        dispatcher.open += 1
-        status = 499
+        pinned, drawn = headers.get(PIN), random.random()
+        dispatcher, status = None, 499
         try:
-            status = await self._serve(dispatcher, scope, headers, receive, send)
+            dispatcher = self._chosen(pinned, drawn)
+            _check_room(dispatcher)
+            body = await self._body(dispatcher.route, receive, headers)
+            # Who sends slowly has kept no place from others, and the table may be another by now.
+            dispatcher = self._chosen(pinned, drawn)
+            _check_room(dispatcher)
+            place = _Place(dispatcher)
+            try:
+                status = await self._serve(dispatcher, scope, body, receive, place.left_with_the_end_of(send))
+            finally:
+                place.leave()
+        except _Refusal as refusal:
+            status = await _refuse(send, refusal.status, str(refusal), refusal.headers)
         except Gone:
             pass
         finally:
-            dispatcher.open -= 1
-            dispatcher.traffic.note(status, time.monotonic() - began)
+            if dispatcher is not None:
+                dispatcher.traffic.note(status, time.monotonic() - began)
 
-    async def _serve(
-        self, dispatcher: Dispatcher, scope: Any, headers: Mapping[str, str], receive: Receive, send: Send
-    ) -> int:
-        route = dispatcher.route
+    def _chosen(self, pinned: Optional[str], drawn: float) -> Dispatcher:
+        """The deployment that answers; raises _Refusal where there is none."""
+        route = chosen(self.table, pinned, drawn)
+        if route is None:
+            raise _Refusal(404, _nowhere(self.table, pinned))
+        return self.dispatchers[route.name]
+
+    async def _body(self, route: Route, receive: Receive, headers: Mapping[str, str]) -> bytes:
+        """The whole body; raises _Refusal. What has come of it counts towards what is held of all."""
+        came = 0
+
+        async def counted() -> Any:
+            nonlocal came
+            message = await receive()
+            size = len(message.get("body", b""))
+            came += size
+            self._coming += size
+            if self._coming > _MOST_COMING:
+                raise _Refusal(429, "too many large bodies are on their way", [*_AGAIN, *_LAST])
+            return message
+
         try:
-            body = await body_of(receive, headers, MAX_BODY, route.timeout_ms / 1000)
+            return await body_of(counted, headers, MAX_BODY, route.timeout_ms / 1000)
         except TooLarge:
-            return await _refuse(send, 413, "the body has more than {:,} bytes".format(MAX_BODY), _LAST)
+            raise _Refusal(413, "the body has more than {:,} bytes".format(MAX_BODY), _LAST) from None
         except TooSlow:
-            return await _refuse(send, 408, "the body did not come within {:g} ms".format(route.timeout_ms), _LAST)
+            raise _Refusal(408, "the body did not come within {:g} ms".format(route.timeout_ms), _LAST) from None
+        finally:
+            self._coming -= came
+
+    async def _serve(self, dispatcher: Dispatcher, scope: Any, body: bytes, receive: Receive, send: Send) -> int:
+        route = dispatcher.route
         query = scope["query_string"].decode("latin-1")
         target = scope.get("raw_path", scope["path"].encode()).decode("latin-1") + ("?" + query if query else "")
         kept = passed_on(scope["headers"])
@@ -170,9 +200,6 @@ class App:
 
         try:
             status = await self._pass_on(dispatcher, asked, ignore)
-        except Exception:
-            # An answer that breaks off after its head is nobody's loss.
-            pass
         finally:
             dispatcher.open -= 1
             dispatcher.traffic.note(status, time.monotonic() - began)
@@ -185,9 +212,9 @@ class App:
             try:
                 backend = await dispatcher.acquire(deadline)
             except Refused as error:
-                return await _refuse(send, 429, "{}: {}".format(route.name, error), [(b"retry-after", b"1")])
+                return await _refuse(send, 429, "{}: {}".format(route.name, error), _AGAIN)
             except asyncio.TimeoutError:
-                return await _refuse(send, 503, _none_there(dispatcher.route), [(b"retry-after", b"1")])
+                return await _refuse(send, 503, _none_there(dispatcher.route), _AGAIN)
             outcome = Outcome()
             try:
                 asking = self._ask(backend, asked, send, deadline - loop.time(), outcome)
@@ -196,7 +223,7 @@ class App:
                 if outcome.unreached:
                     dispatcher.doubt(backend)
                 if outcome.begun:
-                    raise
+                    return _BROKEN_OFF
                 if outcome.unreached and loop.time() + _AGAIN_S < deadline:
                     continue
                 if outcome.unreached:
@@ -211,7 +238,9 @@ class App:
                 await asyncio.sleep(_AGAIN_S)
             except (self._library.ClientError, OSError):
                 if outcome.begun:
-                    raise
+                    return _BROKEN_OFF
+                # Its listener is kept for the process that takes its place, and whoever asks there waits for that one.
+                dispatcher.doubt(backend)
                 died += 1
                 if not route.idempotent:
                     said = "the replica of {} that had the request ended before it answered".format(route.name)
@@ -232,9 +261,9 @@ class App:
         try:
             backend = await dispatcher.acquire(deadline)
         except Refused as error:
-            return await _refuse(send, 429, "{}: {}".format(dispatcher.route.name, error), [(b"retry-after", b"1")])
+            return await _refuse(send, 429, "{}: {}".format(dispatcher.route.name, error), _AGAIN)
         except asyncio.TimeoutError:
-            return await _refuse(send, 503, _none_there(dispatcher.route), [(b"retry-after", b"1")])
+            return await _refuse(send, 503, _none_there(dispatcher.route), _AGAIN)
         status, body = 499, [asked.body]
 
         async def given() -> Any:
@@ -259,7 +288,7 @@ class App:
         headers.append(("Authorization", "Bearer {}".format(backend.key)))
         answering = self._client.request(
             asked.method, self._make_url(backend.url + asked.target), data=asked.body or None, headers=headers,
-            allow_redirects=False,
+            allow_redirects=False, timeout=self._library.ClientTimeout(sock_connect=min(_CONNECT_S, left_s / 2)),
         )  # fmt: skip
         try:
             response = await asyncio.wait_for(answering, max(0.001, left_s))
@@ -320,6 +349,44 @@ class Outcome:
     begun = False
     unreached = False
     """Nothing of the request has reached a replica."""
+
+
+class _Place:
+    """That of one request among those that a deployment takes at once."""
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher: Optional[Dispatcher] = dispatcher
+        dispatcher.open += 1
+
+    def leave(self) -> None:
+        if self._dispatcher is not None:
+            self._dispatcher.open -= 1
+            self._dispatcher = None
+
+    def left_with_the_end_of(self, send: Send) -> Send:
+        """Whoever has the whole answer may ask again at once, and finds the place free."""
+
+        async def work(message: Any) -> None:
+            if message["type"] == "http.response.body" and not message.get("more_body"):
+                self.leave()
+            await send(message)
+
+        return work
+
+
+class _Refusal(Exception):
+    """A request that no replica gets."""
+
+    def __init__(self, status: int, message: str, headers: Optional[Headers] = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.headers = headers
+
+
+def _check_room(dispatcher: Dispatcher) -> None:
+    if dispatcher.open >= dispatcher.route.most_open:
+        said = "{} requests are under way, as many as deployment {} takes"
+        raise _Refusal(429, said.format(dispatcher.open, dispatcher.route.name), _AGAIN)
 
 
 def _head_bytes(scope: Any) -> int:

@@ -10,7 +10,7 @@ from muster.scoring.door.table import Backend, Route, least_busy
 from muster.scoring.figures import Traffic
 
 _DOUBTED_S = 5.0
-"""After nobody was reached at a replica's address, before it is asked again while others are there."""
+"""After nobody was reached at a replica's address, or it died, before it is asked again while others are there."""
 
 
 class Refused(Exception):
@@ -55,7 +55,7 @@ class Dispatcher:
         while True:
             if self._doubted:
                 now = loop.time()
-                self._doubted = {url: until for url, until in self._doubted.items() if until > now}
+                self._doubted = {url: over for url, over in self._doubted.items() if over > now}
             backend = least_busy(self.route.backends, self._open_on, self.route.concurrency, self._doubted)
             if backend is not None:
                 self._open_on[backend.url] = self._open_on.get(backend.url, 0) + 1
@@ -69,7 +69,7 @@ class Dispatcher:
                 raise Refused("waited {:g} ms for a replica".format(self.route.queue_wait_ms))
 
     def doubt(self, backend: Backend) -> None:
-        """Nobody was reached there."""
+        """Nobody was reached there, or the replica died."""
         self._doubted[backend.url] = asyncio.get_running_loop().time() + _DOUBTED_S
 
     async def inside(self, backend: Backend, answer: Awaitable[int]) -> int:

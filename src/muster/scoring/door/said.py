@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict, dataclass, field, replace
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
@@ -46,13 +47,14 @@ class Said:
 
 
 class Silence:
-    """For how long somebody has said nothing, from the first word on, by the listener's own time.
+    """For how long somebody has said nothing, by the listener's own time.
 
     Whoever listens adds what passed between two looks: where it slept itself, that is not held against others.
+    `head_start_s`: how much longer the first word may take.
     """
 
-    def __init__(self) -> None:
-        self._seconds: Optional[float] = None
+    def __init__(self, head_start_s: float = math.inf) -> None:
+        self._seconds = -head_start_s
 
     def end(self) -> None:
         """A word came."""
@@ -60,12 +62,10 @@ class Silence:
 
     def passed(self, seconds: float, most_s: float) -> bool:
         """So much time went by: whether it was too much, which is told once until the next word."""
-        if self._seconds is None:
-            return False
         self._seconds += seconds
         if self._seconds < most_s:
             return False
-        self._seconds = None
+        self._seconds = -math.inf
         return True
 
 

@@ -61,8 +61,7 @@ def make_session() -> Any:
     """What asks replicas: an aiohttp session, inside an event loop."""
     aiohttp = importlib.import_module("aiohttp")
     connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=30.0)
-    timeout = aiohttp.ClientTimeout(total=None, sock_connect=2.0)
-    return aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False)
+    return aiohttp.ClientSession(connector=connector, auto_decompress=False)
 
 
 def make_app(table: Table, session: Any, here: Any = None) -> App:

@@ -33,7 +33,9 @@ def _alone(settings: Settings, run: Any) -> Optional[Supervisor]:
         listener = listener_on(settings.host, settings.port)
     except OSError as error:
         print(
-            "muster: {}:{} cannot be listened on: {}".format(settings.host, settings.port, error.strerror),
+            "muster: {}:{} cannot be listened on: {} (--port gives another)".format(
+                settings.host, settings.port, error.strerror
+            ),
             file=sys.stderr,
         )
         return None

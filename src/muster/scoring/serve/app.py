@@ -15,12 +15,12 @@ from muster.scoring.listening import GONE
 from muster.scoring.origins import Origins
 from muster.scoring.serve import description, oip
 from muster.scoring.serve.batching import Full, Outcome, Runner
-from muster.scoring.serve.body import Gone, Receive, TooLarge, TooSlow, body_of
+from muster.scoring.serve.body import BadInput, Gone, Receive, TooLarge, TooSlow, body_of
 from muster.scoring.serve.collecting import REQUEST, RESPONSE, Book, Sample
 from muster.scoring.serve.http import Answer, Request, answer_of, check_sendable, json_value
 from muster.scoring.serve.mlflow_requests import answer_of as mlflow_answer
 from muster.scoring.serve.mlflow_requests import json_of_csv
-from muster.scoring.serve.models import BadInput, Model
+from muster.scoring.serve.models import Model
 from muster.scoring.serve.settings import Settings
 from muster.scoring.serve.streaming import Broken, Stream
 

@@ -10,8 +10,12 @@ from queue import Empty, SimpleQueue
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
 
 from muster.scoring.figures import Tally
-from muster.scoring.serve.models import BadInput, Model
+from muster.scoring.serve.body import BadInput
+from muster.scoring.serve.models import Model
 from muster.scoring.serve.streaming import Stream, pieces_of
+
+_TOGETHER_S = 0.002
+"""How long an answer may wait for those after it, with which it is handed over."""
 
 
 class Outcome(NamedTuple):
@@ -144,7 +148,7 @@ class Runner:
 
     def _take(self) -> List[Waiting]:
         """The next requests: all that wait, or as many as fit a batch, the first of which waits a little for others."""
-        # Without batching a few at once, so that answers do not wait for those behind them for long.
+        # Without batching a few at once, whose answers are handed over together where the model is fast.
         most = self._max_batch if self._max_batch > 1 else 8
         while True:
             item = self._queue.get()
@@ -169,11 +173,17 @@ class Runner:
     def _each(self, taken: List[Waiting]) -> List[Tuple[Waiting, Outcome]]:
         """One after the other. An answer in pieces begins before it is whole, and the model works on it to its end."""
         outcomes: List[Tuple[Waiting, Outcome]] = []
+        began = time.monotonic()
         for item in taken:
+            if item.abandoned:
+                # Its client went, or its time passed, while those before it were run.
+                continue
             outcome = self._one(item, item.data)
             outcomes.append((item, outcome))
-            if isinstance(outcome.value, Stream):
+            if isinstance(outcome.value, Stream) or time.monotonic() - began > _TOGETHER_S:
                 self._loop.call_soon_threadsafe(_deliver, list(outcomes))
+                began = time.monotonic()
+            if isinstance(outcome.value, Stream):
                 outcome.value.pump()
         return outcomes
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any, List, Optional
 
-from muster.scoring.serve.models import BadInput
+from muster.scoring.serve.body import BadInput
 
 _CODES = {
     "BOOL": "?", "UINT8": "B", "UINT16": "H", "UINT32": "I", "UINT64": "Q", "INT8": "b", "INT16": "h", "INT32": "i",

@@ -12,6 +12,10 @@ _LEAST_RATE = 16 << 10
 """Bytes a second; who sends less than that past the first wait keeps a place from others."""
 
 
+class BadInput(ValueError):
+    """A request that the model cannot take: the client's fault."""
+
+
 class Gone(Exception):
     """The client closed its connection."""
 

@@ -9,6 +9,8 @@ from email.parser import BytesHeaderParser
 from typing import Any, Dict, Generic, Iterable, List, Tuple, TypeVar
 from urllib.parse import parse_qsl
 
+from muster.scoring.serve.body import BadInput
+
 _MOST_PARTS = 1000
 
 Value = TypeVar("Value")
@@ -51,7 +53,7 @@ class FormFile(io.BytesIO):
 
 
 def parsed(content_type: str, body: bytes) -> Tuple[Values[str], Values[FormFile]]:
-    """The fields and the files of a form; none of a body that is no form."""
+    """The fields and the files of a form; none of a body that is no form. Raises BadInput for too many."""
     head = Message()
     head["content-type"] = content_type
     kind, boundary = head.get_content_type(), head.get_param("boundary")
@@ -66,9 +68,11 @@ def _parts(body: bytes, line: bytes) -> Tuple[Values[str], Values[FormFile]]:
     fields: List[Tuple[str, str]] = []
     files: List[Tuple[str, FormFile]] = []
     # A line of its own begins each part, and a last one with two dashes ends them.
-    for piece in (b"\r\n" + body).split(b"\r\n" + line, _MOST_PARTS)[1:]:
+    for number, piece in enumerate((b"\r\n" + body).split(b"\r\n" + line, _MOST_PARTS + 1)[1:]):
         if piece.startswith(b"--"):
             break
+        if number == _MOST_PARTS:
+            raise BadInput("the form has more than {:,} parts".format(_MOST_PARTS))
         lines, found, content = piece.lstrip(b" \t")[2:].partition(b"\r\n\r\n")
         said = BytesHeaderParser().parsebytes(lines)
         name = said.get_param("name", header="content-disposition")

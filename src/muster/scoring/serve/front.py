@@ -35,6 +35,7 @@ class Front:
         self._line: Optional[Line] = None
         self._url = ""
         self._told: "asyncio.Queue[Tuple[Told, Optional[socket.socket]]]" = asyncio.Queue()
+        self._session: Any = None
         self._app: Optional[App] = None
         self._acceptor: Optional[Acceptor] = None
 
@@ -53,6 +54,8 @@ class Front:
             reporting.cancel()
             loop.remove_reader(waiting.fileno())
             waiting.close()
+            if self._session is not None:
+                await self._session.close()
 
     def _listener(self) -> Optional[socket.socket]:
         try:
@@ -109,7 +112,8 @@ class Front:
     async def _apply(self, given: Told, listener: Optional[socket.socket]) -> None:
         if self._app is None or self._acceptor is None:
             here = Here(self._url, self._key, self._replica)
-            self._app = make_app(given.table, make_session(), here)
+            self._session = make_session()
+            self._app = make_app(given.table, self._session, here)
             self._acceptor = Acceptor(self._uvicorn, self._app, self._server)
         self._app.update(given.table)
         await self._acceptor.follow(self._app.table)

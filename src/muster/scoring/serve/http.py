@@ -75,7 +75,12 @@ class Request:
         return self.data.decode() if as_text else self.data
 
     def get_json(self, force: bool = False, silent: bool = False, cache: bool = True) -> Any:
-        return json.loads(self.data)
+        try:
+            return json.loads(self.data)
+        except ValueError:
+            if silent:
+                return None
+            raise
 
     @property
     def json(self) -> Any:

@@ -7,8 +7,8 @@ import os
 import sys
 import threading
 import time
-from dataclasses import dataclass
-from typing import Any, Dict, List
+from dataclasses import dataclass, fields
+from typing import Any, Dict, List, Mapping
 
 from muster.scoring.link import Link, Unreachable
 from muster.scoring.listening import listener_on
@@ -28,6 +28,13 @@ class Orders:
     host: str = "127.0.0.1"
     waiting: int = 0
     """Requests that wait in the front door."""
+    followed: bool = False
+    """The front door goes by what was reported."""
+
+    @staticmethod
+    def parse(given: Mapping[str, Any]) -> Orders:
+        """What the server said; one of a newer version may say more, which is left out."""
+        return Orders(**{item.name: given[item.name] for item in fields(Orders) if item.name in given})
 
 
 def first_orders(link: Link, attempt: int) -> Orders:
@@ -35,7 +42,7 @@ def first_orders(link: Link, attempt: int) -> Orders:
     said = ""
     while True:
         try:
-            return Orders(**link.call("POST", "serving", {"attempt": attempt}))
+            return Orders.parse(link.call("POST", "serving", {"attempt": attempt}))
         except Unreachable as error:
             if str(error) != said:
                 said = str(error)
@@ -64,9 +71,12 @@ class Reporter:
         while True:
             self._news.wait(REPORT_S)
             self._news.clear()
+            message = self._message()
             try:
-                self._orders = Orders(**self._link.call("POST", "serving", self._message()))
+                self._orders = Orders.parse(self._link.call("POST", "serving", message))
                 self._is_heard = True
+                if self._orders.followed:
+                    self._supervisor.unasked_but([replica["port"] for replica in message["replicas"]])
             except Unreachable:
                 self._is_heard = False
                 time.sleep(_AGAIN_S)

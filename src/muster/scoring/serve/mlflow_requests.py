@@ -9,15 +9,12 @@ import re
 from pathlib import Path
 from typing import Any, Callable, Mapping
 
+from muster.scoring.serve.body import BadInput
 from muster.scoring.serve.collecting import Collector
 from muster.scoring.serve.http import Answer
 
 _VERSION = re.compile(r"^mlflow_version:\s*['\"]?([\w.+-]+)", re.MULTILINE)
 _OWN_FORMS = ("dataframe_split", "dataframe_records", "instances", "inputs")
-
-
-class BadInput(ValueError):
-    """A request that the model cannot take: the client's fault."""
 
 
 def on_frames(predict: Callable[..., Any]) -> Callable[[str], Any]:

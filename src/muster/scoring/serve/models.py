@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any, Callable, List, Mapping, Optional
 
 from muster.scoring import layout, script
+from muster.scoring.serve.body import BadInput
 from muster.scoring.serve.http import Headers, is_raw
-from muster.scoring.serve.mlflow_requests import BadInput, json_value, on_frames, version_of
+from muster.scoring.serve.mlflow_requests import json_value, on_frames, version_of
 from muster.scoring.serve.schema import HEADERS, Schema, schema_of
 from muster.scoring.serve.settings import Settings
-
-__all__ = ["BadInput", "Model", "load"]
 
 
 class Model:

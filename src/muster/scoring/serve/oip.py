@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, List, Mapping, Optional, Sequence, Tuple, Union
 
 from muster.scoring.serve import binary
+from muster.scoring.serve.body import BadInput
 from muster.scoring.serve.http import Answer
-from muster.scoring.serve.models import BadInput
 from muster.scoring.serve.settings import Settings
 
 _JSON = {"content-type": "application/json"}

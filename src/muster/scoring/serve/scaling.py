@@ -11,6 +11,9 @@ def wanted(now: int, busy: float, waiting: int, target_percent: float, least: in
     if waiting > now:
         # A queue says more than a share that cannot rise above all of the time.
         needed = max(needed, now + 1)
+    elif waiting:
+        # Not the last one, while anybody waits for it.
+        needed = max(needed, 1)
     return max(least, min(most, needed))
 
 

@@ -6,7 +6,8 @@ import inspect
 import sys
 from typing import Any, Callable, List, Mapping, Optional, Sequence, Tuple, Union
 
-from muster.scoring.serve.mlflow_requests import BadInput, json_value
+from muster.scoring.serve.body import BadInput
+from muster.scoring.serve.mlflow_requests import json_value
 
 _LIBRARY = "inference_schema.schema_util"
 HEADERS = "request_headers"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import socket
@@ -10,7 +11,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, List, Mapping, Optional
+from typing import Any, Callable, Container, Dict, List, Mapping, Optional
 
 from muster.scoring.figures import Spread
 from muster.scoring.script import INIT_FAILED
@@ -23,7 +24,7 @@ _POLL_S = 0.1
 _BAD_STARTS = 5
 _MOST_PAUSE_S = 10.0
 _UNUSED_S = 5.0
-"""From the moment that nobody is to ask a replica any more to its end."""
+"""From the moment that nobody asks a replica any more to its end."""
 _DEVICES = "CUDA_VISIBLE_DEVICES"
 
 Change = Callable[[], None]
@@ -39,8 +40,12 @@ class Replica:
     pipe: int
     is_ready: bool = False
     ready_at: float = 0.0
+    starts_at: Optional[float] = None
+    """When another process takes the place of this one, which is dead."""
+    is_leaving: bool = False
+    """Fewer are needed: nobody new is to ask it."""
     leaves_at: Optional[float] = None
-    """When it is ended, because fewer are needed."""
+    """When it is ended: a while after nobody asks it any more."""
     lines: bytes = b""
     waiting: int = 0
 
@@ -77,6 +82,7 @@ class Supervisor:
         self._run = run
         self._environment = dict(os.environ if environment is None else environment)
         self._bad_starts = 0
+        self._has_served = False
         self._busy_s = 0.0
         self._decided_at = time.monotonic()
         self._pace = Pace(settings.idle_s)
@@ -97,26 +103,39 @@ class Supervisor:
             self._read()
             for replica in list(self.replicas):
                 code = replica.process.poll()
-                if code is None:
-                    continue
-                os.close(replica.pipe)
-                if replica.leaves_at is not None:
-                    self.replicas.remove(replica)
-                    continue
-                if (final := self._judge(replica, code)) is not None:
+                if code is not None and (final := self._replace(replica, code)) is not None:
                     self._end()
                     return final
-                self.replicas[self.replicas.index(replica)] = self._start(replica.number, replica.listener)
-                self.changed()
             self._scale()
             time.sleep(_POLL_S)
         self._end()
         return 0
 
+    def _replace(self, replica: Replica, code: int) -> Optional[int]:
+        """Start a dead replica again, in time; the exit code where it ends the whole."""
+        if replica.starts_at is None:
+            os.close(replica.pipe)
+            if not replica.is_leaving and (final := self._judge(replica, code)) is not None:
+                return final
+            replica.is_ready, replica.starts_at = False, replica.starts_at or 0.0
+            self.changed()
+        if replica.is_leaving:
+            self.replicas.remove(replica)
+            replica.listener.close()
+        elif time.monotonic() >= replica.starts_at:
+            self.replicas[self.replicas.index(replica)] = self._start(replica.number, replica.listener)
+        return None
+
     @property
     def active(self) -> List[Replica]:
         """Those that are to be asked."""
-        return [replica for replica in self.replicas if replica.leaves_at is None]
+        return [replica for replica in self.replicas if not replica.is_leaving]
+
+    def unasked_but(self, ports: Container[int]) -> None:
+        """Only the replicas at these ports are asked by now: others that are to leave may end soon."""
+        for replica in self.replicas:
+            if replica.is_leaving and replica.leaves_at is None and replica.port not in ports:
+                replica.leaves_at = time.monotonic() + _UNUSED_S
 
     @property
     def busy(self) -> float:
@@ -151,6 +170,8 @@ class Supervisor:
     def _read(self) -> None:
         """What replicas say: that they are ready, and what they do."""
         for replica in self.replicas:
+            if replica.starts_at is not None:
+                continue
             try:
                 piece = os.read(replica.pipe, 1 << 16)
             except BlockingIOError:
@@ -163,7 +184,7 @@ class Supervisor:
 
     def _ready(self, replica: Replica) -> None:
         replica.is_ready, replica.ready_at = True, time.monotonic()
-        self._bad_starts = 0
+        self._bad_starts, self._has_served = 0, True
         print("replica {} is ready (process {})".format(replica.number, replica.process.pid))
         self._run.log("replicas_ready", sum(other.is_ready for other in self.active))
         self.changed()
@@ -185,7 +206,11 @@ class Supervisor:
         replica.waiting = said["waiting"]
 
     def _judge(self, replica: Replica, code: int) -> Optional[int]:
-        """Whether a dead replica ends the whole: one that never came up does, after some tries."""
+        """Whether a dead replica ends the whole: one that never came up does where none did, or after some tries."""
+        is_hopeless = code == NO_SERVER or (code == INIT_FAILED and not self._has_served)
+        if is_hopeless and not replica.is_ready:
+            # It has said why itself, and that is to be the last word.
+            return code
         how = (
             "was ended by {}".format(signal.Signals(-code).name) if code < 0 else "ended with exit code {}".format(code)
         )
@@ -193,13 +218,11 @@ class Supervisor:
             "muster: replica {} {}{}".format(replica.number, how, "" if replica.is_ready else " before it was ready"),
             file=sys.stderr,
         )
-        if code in (INIT_FAILED, NO_SERVER) and not replica.is_ready:
-            return code
         if not replica.is_ready:
             self._bad_starts += 1
-            if self._bad_starts >= _BAD_STARTS:
+            if self._bad_starts >= _BAD_STARTS and not any(other.is_ready for other in self.replicas):
                 return 1
-            time.sleep(min(_MOST_PAUSE_S, 0.2 * 2**self._bad_starts))
+            replica.starts_at = time.monotonic() + min(_MOST_PAUSE_S, 0.2 * 2 ** min(self._bad_starts, 10))
         self.totals.restarts += 1
         self._run.log("replica_restarts", self.totals.restarts)
         return None
@@ -209,7 +232,7 @@ class Supervisor:
         settings, now = self._settings, time.monotonic()
         for replica in self.replicas:
             if replica.leaves_at is not None and replica.leaves_at <= now:
-                replica.leaves_at = float("inf")
+                replica.leaves_at = math.inf
                 replica.process.terminate()
         if settings.max_replicas <= settings.replicas or now - self._decided_at < settings.polling_s:
             return
@@ -228,10 +251,11 @@ class Supervisor:
             free = [number for number in range(settings.max_replicas + len(used)) if number not in used]
             self.replicas += [self._start(number) for number in free[: count - len(active)]]
         elif count < len(active) and self.may_shrink():
-            active[-1].leaves_at = now + _UNUSED_S
-        if count != len(active):
-            print("replicas: {} → {} ({} wait)".format(len(active), count, waiting))
-            self.changed()
+            active[-1].is_leaving = True
+        else:
+            return
+        print("replicas: {} → {} ({} wait)".format(len(active), count, waiting))
+        self.changed()
 
     def _end(self) -> None:
         """Let replicas finish what they have, then make sure that they are gone."""

@@ -16,6 +16,7 @@ from muster.server.database import tables
 from muster.server.database.connection import Transaction
 from muster.server.endpoints import certificates, keys
 from muster.server.endpoints.lookup import ONLINE, merged_tags
+from muster.server.runs import submission
 from muster.wire import states
 from muster.wire.codec import Json
 from muster.wire.people import ADMIN
@@ -36,6 +37,8 @@ def add(context: Context, transaction: Transaction, new: NewEndpoint, caller: Ca
             f"the endpoint {new.name} is to listen at {new.host}, which opens it to everybody who reaches that address",
             "An administrator may create it so; without `host` it answers inside its cluster.",
         )
+    if new.compute is not None:
+        submission.find_cluster(transaction.connection, new.compute)
     now = clock.now()
     row = {
         "name": new.name, "description": new.description, "tags": dict(new.tags), "properties": dict(new.properties),
@@ -128,7 +131,7 @@ def remove_deployment(context: Context, transaction: Transaction, row: Row[Any],
     if share := row.traffic.get(name, 0):
         raise errors.Conflict(
             f"the deployment {name} gets {share} % of the traffic of {row.name}",
-            f"Give it to others first: `muster endpoint traffic {row.name} {name}=0 OTHER=100`.",
+            f"Give it to others first: `muster endpoint traffic {row.name} OTHER=100`, or to none: `… {name}=0`.",
         )
     mine = _DEPLOYMENTS.c.endpoint == row.name, _DEPLOYMENTS.c.name == name
     transaction.execute(delete(_DEPLOYMENTS).where(*mine))

@@ -29,6 +29,8 @@ class EndpointsState:
 
     heard: dict[str, Heard] = field(default_factory=dict)
     """By run."""
+    _looked_through: int = 64
+    """Above so many, those that do not count any more go."""
     _waiters: dict[str, set[asyncio.Event]] = field(default_factory=lambda: defaultdict(set))
     _listeners: dict[str, set[asyncio.Event]] = field(default_factory=lambda: defaultdict(set))
     """Who waits for a report, by run."""
@@ -38,7 +40,11 @@ class EndpointsState:
     """The server ends: nobody waits any more."""
 
     def note(self, run: str, report: ServingReport) -> None:
-        self.heard[run] = Heard(report, time.monotonic())
+        now = time.monotonic()
+        self.heard[run] = Heard(report, now)
+        if len(self.heard) > self._looked_through:
+            self.heard = {name: item for name, item in self.heard.items() if now - item.at < FRESH_S}
+            self._looked_through = 2 * len(self.heard) + 64
         for event in self._listeners.get(run, ()):
             event.set()
 

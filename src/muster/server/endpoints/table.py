@@ -73,6 +73,7 @@ def take(context: Context, transaction: Transaction, run: str, report: ServingRe
     if columns or moved:
         certified = _certified(context, row, mine.deployment, columns)
         records.touch(context, transaction, mine.endpoint, **({"port": report.port} if moved else {}), **certified)
+        row = records.find(transaction.connection, mine.endpoint)
     return orders(context, transaction.connection, mine, row, report.attempt)
 
 
@@ -96,9 +97,11 @@ def orders(context: Context, connection: Connection, mine: Row[Any], row: Row[An
     """What a run must know: how its replicas know the front door, where they listen, how much waits for them."""
     compute = connection.execute(select(tables.runs.c.compute).where(tables.runs.c.id == mine.run_id)).scalar()
     doors = [item for item in records.open_runs(connection, row.name) if item.deployment is None]
-    figures = context.endpoints.figures(doors[-1].run_id if doors else None).get(mine.deployment or "")
+    door = context.endpoints.of(doors[-1].run_id) if doors else None
+    waiting = sum(item.waiting for item in door.figures if item.deployment == mine.deployment) if door else 0
     host = _host_on(context, connection, compute, _address(connection, mine.run_id, attempt))
-    return ServingOrders(keys.opened(context, row).inner(mine.run_id), host, figures.waiting if figures else 0)
+    followed = door is not None and door.seen == row.version
+    return ServingOrders(keys.opened(context, row).inner(mine.run_id), host, waiting, followed)
 
 
 def _changes(connection: Connection, mine: Row[Any], report: ServingReport) -> dict[str, Json]:

@@ -16,6 +16,7 @@ from muster.environments import names
 from muster.environments.here import here
 from muster.environments.images import reach
 from muster.environments.images.registries import registry_of, secret_name
+from muster.environments.needs import needs_of
 from muster.environments.resolve import Resolved, Site, resolve
 from muster.environments.venvs.recipe import without_secrets
 from muster.job.explain import make_environment
@@ -59,6 +60,7 @@ def settle(
     site = Site(
         is_mpi=isinstance(spec.distribution, Mpi),
         has_gpus=spec.resources.gpus_per_node != 0 and any(node.gpus for node in nodes),
+        needs=needs_of(spec),
         packages=packages if is_here else None,
         registered=lambda name, version: _find(connection, name, version),
     )

@@ -327,6 +327,8 @@ class ServingOrders:
     key: str = field(repr=False)
     host: str
     waiting: int
+    followed: bool = False
+    """The front door goes by what the run reported."""
 
 
 @wire

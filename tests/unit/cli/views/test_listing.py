@@ -229,4 +229,5 @@ def test_the_settings_of_a_server_are_not_shown_as_its_command(run_view: View, n
 
 def test_the_summary_says_what_was_not_scored(run_view: View, now: float) -> None:
     assert "2 items failed" in "\n".join(summary(run_view(metrics={"items": 7, "failed_items": 2}), PLAIN, now))
+    assert "1 item failed" in "\n".join(summary(run_view(metrics={"items": 7, "failed_items": 1}), PLAIN, now))
     assert "items failed" not in "\n".join(summary(run_view(metrics={"items": 7, "failed_items": 0}), PLAIN, now))

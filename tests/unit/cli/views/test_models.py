@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from muster.cli.views.models import description, differences
 from muster.wire.data.access import FileEntry
 from muster.wire.models import ModelDetails, ModelLineage, ModelView
@@ -34,3 +36,9 @@ def test_figures_of_the_machine_say_nothing_of_a_model() -> None:
     assert not any("node/" in line for line in description(details(METRICS), 1.0, files=False))
     found = differences(details(METRICS), details({"loss": 0.5, "node/cpu_percent": 3.0}))
     assert [(row.what, row.left, row.right) for row in found] == [("metric loss", "0.25", "0.5")]
+
+
+def test_a_single_file_is_compared_by_its_own_name() -> None:
+    other = replace(details(METRICS), files=(FileEntry("", 1941, "ef" * 32),))
+    (found,) = differences(details(METRICS), other)
+    assert (found.what, found.left) == ("file model.pt", "cd" * 32)

@@ -57,6 +57,17 @@ def test_variables_of_azure_mls_server_that_do_nothing_here_are_named(folder: Pa
     assert "AML_CORS_ORIGINS" not in said and "COLOR" not in said
 
 
+def test_a_server_of_an_images_own_is_replaced_where_a_script_answers(folder: Path) -> None:
+    own = "environment: {image: example/serving, inference_config: {scoring_route: {port: 8501, path: /predict}}}"
+    text = DEPLOYMENT.replace("environment: azureml:env:1", own)
+    said = read_deployment_file(written(folder, text))
+    assert said.environment == {"image": "example/serving"}
+    assert "environment.inference_config has no effect" in " ".join(said.notices)
+    alone = [line for line in text.splitlines() if not line.startswith("code_configuration")]
+    with pytest.raises(JobError, match=r"environment\.inference_config: the image's own server is not run"):
+        read_deployment_file(written(folder, "\n".join(alone)))
+
+
 def test_options_win_over_names_in_the_file(folder: Path) -> None:
     said = read_deployment_file(written(folder, DEPLOYMENT), "letters", "green")
     assert (said.name, said.endpoint) == ("green", "letters")

@@ -135,7 +135,7 @@ def deploy(
     elif deployment.has_come_up:
         say(_how_to_ask(view, deployment))
     if deployment.has_failed and not no_wait:
-        say(f"  `muster endpoint logs {view.name} -d {deployment.name}` shows what it printed")
+        say(f"  `muster logs {deployment.newest_run}` shows what it printed")
         raise typer.Exit(1)
 
 
