@@ -334,10 +334,18 @@ def _labelled(rows: Sequence[tuple[str, str]], paint: Paint, room: int | None = 
     widest = max((len(label) for label, _ in rows), default=0)
     lines = []
     for label, value in rows:
-        first, *rest = wrapped(value, room, widest + 4)
+        first, *rest = _value_lines(value, room, widest + 4)
         lines.append(f"  {paint(label.ljust(widest), 'dim')}  {first}")
         lines += [f"{' ' * (widest + 4)}{part}" for part in rest]
     return lines
+
+
+def _value_lines(value: str, room: int | None, indent: int) -> list[str]:
+    """A value in lines that fit; a command at its end stays whole, to be copied."""
+    said, colon, command = value.rpartition(": muster ")
+    if room is None or not colon or len(value) <= room - indent:
+        return wrapped(value, room, indent)
+    return [*wrapped(f"{said}:", room, indent), f"muster {command}"]
 
 
 def _hanging(word: str, text: str, paint: Paint, room: int | None, style: str = "yellow") -> list[str]:

@@ -25,6 +25,13 @@ brave-otter  Completed in 12s  2 ranks on 2 nodes
     )
 
 
+def test_a_command_to_copy_is_never_broken(run_view: View, now: float) -> None:
+    long = run_view(id="resnet50-synthetic-674bp53w", name="resnet50-synthetic-674bp53w")
+    lines = summary(long, PLAIN, now, 72)
+    assert max(map(len, lines)) <= 72
+    assert "              muster download resnet50-synthetic-674bp53w outputs" in lines
+
+
 def test_a_summary_has_what_was_logged_beside_the_loss(run_view: View, now: float) -> None:
     values = {"loss": 0.25, "test_accuracy": 0.93, "f1": 0.9, "table": {"a": 1}, "node/cpu_percent": 3.0}
     assert summary(run_view(metrics=values), PLAIN, now)[-1].split("  ")[-1] == (
