@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from muster.cli.commands.simulate import command
 from muster.control.scheduling.model import Need
 from muster.errors import JobError
+from muster.simulation.columns import Entry
 from muster.simulation.jobs import DAY_S, Machines
 from muster.simulation.lines import decoded
-from muster.simulation.simulator import WITHOUT_LIMITS, simulate
+from muster.simulation.simulator import POLICIES, WITHOUT_LIMITS, simulate
 from muster.simulation.trace import Selection, nodes_for, part, read, select
 
 SACCT = """JobID|User|Account|JobName|Partition|Submit|Start|End|Timelimit|NNodes|ReqTRES
@@ -224,6 +227,31 @@ def test_a_job_of_more_nodes_than_there_are_takes_fewer_and_waits_for_no_others(
     assert [job.gang.need for job in found.jobs] == [Need(1, 4, 4), Need(2, 5, 5)]
     outcome = simulate(Machines(2, 8, found.days), found.jobs, WITHOUT_LIMITS)
     assert min(outcome.waits_s) >= 0
+
+
+traces = st.lists(
+    st.tuples(
+        st.floats(0.0, 2 * DAY_S),
+        st.floats(1.0, 10 * DAY_S),
+        st.integers(1, 40),
+        st.one_of(st.none(), st.integers(1, 40)),
+        st.one_of(st.none(), st.floats(1.0, DAY_S)),
+    ),
+    min_size=1,
+    max_size=30,
+)
+
+
+@settings(max_examples=30)
+@given(traces, st.sampled_from(list(POLICIES.values())))
+def test_whatever_a_trace_has_every_job_that_is_taken_starts_and_none_before_it_came(found, policy):
+    entries = sorted((Entry(*each) for each in found), key=lambda entry: entry.submitted_at)
+    fitting = [entry for entry in entries if entry.num_gpus <= 16]
+    if not fitting:
+        return
+    taken = select(entries, Selection(from_day=0), 8, 16)
+    outcome = simulate(Machines(2, 8, taken.days), taken.jobs, policy)
+    assert len(outcome.waits_s) == len(fitting) and min(outcome.waits_s) >= 0
 
 
 def test_one_absurd_figure_adds_no_nodes():
