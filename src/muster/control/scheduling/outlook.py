@@ -8,6 +8,7 @@ from muster.control.scheduling.queue import Queue
 
 _HELD = "held"
 
+
 def wait_traits(gang: Gang, queue: Queue, head: Head | None, now: float, held: bool = False) -> Traits:
     """From coarse to fine: its size, how many of its size or smaller wait, when the first is likely to start.
 
