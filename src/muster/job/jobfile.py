@@ -20,6 +20,7 @@ from muster.job.sections import no_job
 from muster.job.spec import JobSpec
 from muster.wire.codec import Json
 
+_ENDINGS = (".yml", ".yaml", ".json")
 _EXAMPLE_HINT = "A job file needs at least `command: …`; docs/job-file.md has examples."
 # Here a value is text, so it is taken as it stands in the file: 1.10, yes, 007.
 _TEXT_BELOW = ("environment_variables", "tags", "properties", "command")
@@ -100,7 +101,8 @@ def read_job_file(path: str | Path) -> JobDocument:
 def _beside(file: Path) -> str:
     """What may have been meant by a path that leads to no file."""
     names = [item.name for item in file.parent.iterdir()] if file.parent.is_dir() else []
-    close = get_close_matches(file.name, [name for name in names if name.endswith(file.suffix)], 1)
+    endings = _ENDINGS if file.suffix in _ENDINGS else file.suffix
+    close = get_close_matches(file.name, [name for name in names if name.endswith(endings)], 1)
     return f"Did you mean {file.with_name(close[0])}?" if close else "Give the path of a job file."
 
 

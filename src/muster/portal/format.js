@@ -98,6 +98,14 @@ export function timeLeft(run, now = Date.now() / 1000) {
   return `${from[0] === to[0] ? to[0] : `${from[0]}–${to[0]}`} ${to[1]} left`;
 }
 
+/** When a queued run is likely to start. @param {{low_at: number, high_at: number}} between */
+export function startsIn(between, now = Date.now() / 1000) {
+  const [from, to] = [between.low_at, between.high_at].map((at) => rough(Math.max(0, at - now)));
+  if (between.low_at - now < 1) return `within ${Math.max(1, to[0])} ${to[1]}`;
+  if (from[1] !== to[1]) return `in ${from.join(" ")} – ${to.join(" ")}`;
+  return `in ${from[0] === to[0] ? to[0] : `${from[0]}–${to[0]}`} ${to[1]}`;
+}
+
 /** What happened, without naming the rank, for narrow columns. @param {string} text */
 export function withoutRank(text) {
   return text.replace(/^rank \d+ on [^\s:]+:? (?=\S)/, "");

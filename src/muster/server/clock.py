@@ -13,6 +13,8 @@ from muster.host.clock import CLOCK
 from muster.host.files import read_json, write_json
 from muster.server.database import tables
 from muster.server.database.connection import Transaction
+from muster.server.queue.estimates import move_forecasts
+from muster.server.queue.passed import move_passed
 from muster.wire import states
 
 log = logging.getLogger("muster.server")
@@ -45,6 +47,8 @@ def shift(transaction: Transaction, jump_s: float) -> None:
     ):
         moved = {name: table.c[name] + jump_s for name in columns}
         transaction.execute(update(table).where(where).values(moved))
+    move_passed(transaction, jump_s)
+    move_forecasts(transaction, jump_s)
 
 
 class ClockFile:

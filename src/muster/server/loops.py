@@ -125,7 +125,7 @@ def schedule_pass(context: Context, transaction: Transaction) -> list[tuple[str,
     rules = queue.with_shares(rules, running, now)
     rules, started = building.before_pass(context, transaction, capacity, rules)
     decision = schedule(queue.queues, capacity, rules, now)
-    queue.note(transaction, decision, capacity, now)
+    queue.note(transaction, decision, capacity, rules, now)
     queue.explain(decision, capacity, rules, now)
     for start in decision.starts:
         to_come = rules[capacity.running[start.run_id].cluster].hands_on
@@ -284,7 +284,7 @@ async def watch_clock(context: Context) -> None:
 
 def _follow_clock(context: Context, transaction: Transaction) -> None:
     machine_clock.follow(transaction)
-    transaction.after_commit.append(context.runs.start_over)
+    transaction.after_commit.append(context.runs.read_queue)
 
 
 async def watch_disk(context: Context) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -20,9 +20,14 @@ BACKWARDS = "of negative length"
 _GPUS = re.compile(r"gres/gpu=(\d+)")
 _GPUS_BY_KIND = re.compile(r"gres/gpu:[^=,]+=(\d+)")
 _GPUS_OF_A_NODE = re.compile(r"(?:^|,)(?:gres[:/])?gpu(?::[^:,=]+)?[:=](\d+)")
-_SPAN = re.compile(r"(?:(\d+)-)?(\d+):(\d\d)(?::(\d\d)(?:\.\d+)?)?$")
-_UNITS = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd])", re.IGNORECASE)
+_SPAN = re.compile(r"(?:(\d+)(?:-| days?,? ))?(\d+):(\d\d)(?::(\d\d)(?:\.\d+)?)?$")
+_UNIT = re.compile(
+    r"(\d+(?:\.\d+)?)\s*(s(?:ec(?:ond)?s?)?|m(?:in(?:ute)?s?)?|h(?:(?:ou)?rs?)?|d(?:ays?)?)\s*", re.IGNORECASE
+)
+_UNITS = re.compile(f"(?:{_UNIT.pattern})+", re.IGNORECASE)
 _UNIT_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": DAY_S}
+_TOO_LATE_S = 1e11
+"""Larger figures are milliseconds, or nothing that anybody means."""
 _NEVER = ("", "Unknown", "None")
 _NO_LIMIT = ("", "unlimited", "none", "0", "-1", "inf")
 _OTHER_NAMES = {
@@ -65,7 +70,20 @@ def known_as(columns: Sequence[str]) -> list[str]:
 def reader_for(columns: Iterable[str]) -> Reader | None:
     """Who understands a table with these columns; None if nobody does."""
     given = set(columns)
-    return next((reader for needed, reader in _READERS if any(names <= given for names in needed)), None)
+    return next((reader for needed, reader in _READERS if any(not _lacks(names, given) for names in needed)), None)
+
+
+def lacking(columns: Iterable[str]) -> list[str]:
+    """What is missing in a table that nobody understands, as alternatives of which one is enough; the nearest first."""
+    given = set(columns)
+    nearest = [min(needed, key=lambda names: len(_lacks(names, given))) for needed, _ in _READERS]
+    lacks = [_lacks(names, given) for names in nearest if len(_lacks(names, given)) < len(names)]
+    fewest = min(map(len, lacks), default=0)
+    return list(dict.fromkeys(" and ".join(names) for names in lacks if len(names) == fewest))
+
+
+def _lacks(names: Iterable[str], given: Collection[str]) -> list[str]:
+    return sorted(name for name in names if name.lower() not in given)
 
 
 def _slurm(row: Row) -> Entry | str | None:
@@ -174,16 +192,16 @@ def _count(text: str) -> float:
 
 def _moment(text: str) -> float:
     try:
-        return float(text)
+        return float(text) if abs(float(text)) < _TOO_LATE_S else math.nan
     except ValueError:
-        at = datetime.fromisoformat(text)
+        at = datetime.fromisoformat(text.removesuffix(" UTC"))
         return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
 
 
 def _span(text: str) -> float:
-    """Seconds, days-hours:minutes:seconds as Slurm writes them, or a number with its unit."""
-    if unit := _UNITS.fullmatch(text):
-        return float(unit[1]) * _UNIT_S[unit[2].lower()]
+    """Seconds, days-hours:minutes:seconds as Slurm and Python write them, or numbers with their units."""
+    if _UNITS.fullmatch(text):
+        return sum(float(number) * _UNIT_S[unit[0].lower()] for number, unit in _UNIT.findall(text))
     found = _SPAN.match(text)
     if not found:
         return float(text)
@@ -194,12 +212,16 @@ def _span(text: str) -> float:
 
 
 _WANTED: Mapping[Callable[[str], float], str] = {
-    _moment: "a number of seconds or a date such as 2026-03-01T10:00:00",
+    _moment: "a number of seconds (not milliseconds) or a date such as 2026-03-01T10:00:00",
     _span: "a number of seconds, one with its unit such as 90m, or days-hours:minutes:seconds",
     _count: "a number of 0 or more",
 }
-_READERS: tuple[tuple[tuple[set[str], ...], Reader], ...] = (
-    (({"creation_time", "deletion_time", "gpus"},), _pods),
-    (({"start", "length", "gpus"}, {"submit", "length", "gpus"}, {"start", "end", "gpus"}), _table),
-    (({"submit", "start"},), _slurm),
-)
+_PODS = [{"creation_time", "deletion_time", "gpus"}]
+_TABLE = [{"start", "length", "gpus"}, {"submit", "length", "gpus"}, {"start", "end", "gpus"}]
+_SACCT = [
+    {"Submit", "Start", end, gpus}
+    for end in ("End", "ElapsedRaw", "Elapsed")
+    for gpus in ("ReqTRES", "AllocTRES", "ReqGRES", "AllocGRES")
+]
+_READERS: tuple[tuple[list[set[str]], Reader], ...] = ((_PODS, _pods), (_TABLE, _table), (_SACCT, _slurm))
+"""Each with the columns that it needs, of which one set is enough."""

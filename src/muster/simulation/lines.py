@@ -34,7 +34,7 @@ def rows(text: str) -> tuple[list[str], Iterator[Line]]:
     separator = next((each for each in _SEPARATORS if each in first), ",")
     if _FIGURES.fullmatch(first):
         return list(PLAIN), _lines(chain((first,), stream), separator, at)
-    header = next(_lines((first,), separator, at), (at, []))[1]
+    header = next(csv.reader((first,), delimiter=separator), [])
     return [column.strip() for column in header], _lines(stream, separator, at + 1)
 
 
@@ -47,18 +47,24 @@ def is_fixed_width(text: str) -> bool:
 def fields(values: Sequence[str], columns: Sequence[str]) -> dict[str, str]:
     """A line by the names of its columns; those that are missing at its end are empty."""
     if len(values) > len(columns) and any(value.strip() for value in values[len(columns) :]):
-        raise ValueError(f"{len(values)} fields, where there are {len(columns)} columns")
+        raise ValueError(
+            f"{len(values)} fields, but there are {len(columns)} columns (does a value contain the separator?)"
+        )
     missing = len(columns) - len(values)
     return {column: value.strip() for column, value in zip(columns, [*values, *[""] * missing], strict=False)}
 
 
 def _lines(text: Iterator[str] | Sequence[str], separator: str, first: int) -> Iterator[Line]:
-    """Slurm quotes nothing: a quotation mark in the name of a job is one."""
+    """Slurm quotes nothing: a quotation mark in the name of a job is one. Elsewhere one that is never closed would hide
+    all lines behind it, and is refused where it begins."""
     quoting: Literal[0, 3] = csv.QUOTE_NONE if separator == "|" else csv.QUOTE_MINIMAL
-    found = csv.reader(text, delimiter=separator, quoting=quoting)
+    found = csv.reader(text, delimiter=separator, quoting=quoting, strict=True)
+    begins = first
     try:
         for values in found:
             if values:
                 yield first + found.line_num - 1, values
+            begins = first + found.line_num
     except csv.Error as error:
-        raise ValueError(f"line {first + found.line_num - 1}: {error}") from error
+        unclosed = "a quotation mark is never closed" if "unexpected end" in str(error) else str(error)
+        raise ValueError(f"line {begins}: {unclosed}") from error

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from muster.control.scheduling.model import Gang, Need
 from muster.errors import JobError
-from muster.simulation.columns import Entry, known_as, reader_for
+from muster.simulation.columns import Entry, known_as, lacking, reader_for
 from muster.simulation.jobs import CLUSTER, DAY_S, Job, round_limit
 from muster.simulation.lines import fields, is_fixed_width, rows
 
@@ -19,9 +19,11 @@ _FORMATS = (
     "creation_time and deletion_time; see `muster simulate --help`."
 )
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ][\d:]+")
+_CORRECT = "Correct or remove that line; `muster simulate --help` describes the columns."
 _QUIET = 0.1
 _MOST_SHOWN = 1000
 _MOST_DAYS = 3660
+MOST_NODES = 100_000
 _UNREADABLE = 0.01
 """So many of the lines may be damaged."""
 
@@ -62,7 +64,7 @@ def read(text: str, name: str) -> Past:
     columns = known_as(written)
     reader = reader_for(columns)
     if reader is None:
-        raise _no_trace(text, written, name)
+        raise _no_trace(text, written, lacking(columns), name)
     entries: list[Entry] = []
     others: Counter[str] = Counter()
     unreadable: list[str] = []
@@ -78,26 +80,30 @@ def read(text: str, name: str) -> Past:
             elif found is not None:
                 others[found] += 1
     except ValueError as error:
-        raise JobError(f"{name}, {error}", _FORMATS) from error
+        raise JobError(f"{name}, {error}", _CORRECT) from error
     if len(unreadable) > _UNREADABLE * (len(entries) + others.total()):
-        raise JobError(f"{name}, {unreadable[0]}", _FORMATS)
+        raise JobError(f"{name}, {unreadable[0]}", _CORRECT)
     left_out = [f"{_jobs(count)} {why}" for why, count in sorted(others.items())]
     if not entries:
-        found_instead = f" ({', '.join(left_out)})" if left_out else ""
-        raise JobError(f"{name} has no job that used a GPU and has ended{found_instead}", _FORMATS)
+        instead = (
+            f"no job that used a GPU and has ended ({', '.join(left_out)})" if left_out else "no job below its header"
+        )
+        raise JobError(f"{name} has {instead}", "Export a longer time; `muster simulate --help` describes the file.")
     if unreadable:
         left_out.append(f"lines that cannot be read: {len(unreadable):,} (the first is {unreadable[0]})")
     return Past(tuple(sorted(entries, key=lambda entry: entry.submitted_at)), tuple(left_out))
 
 
-def _no_trace(text: str, columns: Sequence[str], name: str) -> JobError:
+def _no_trace(text: str, columns: Sequence[str], missing: Sequence[str], name: str) -> JobError:
     shown = ", ".join(sorted(columns))
     if is_fixed_width(text):
         return JobError(f"{name} is aligned with spaces", "Export it with `sacct -P`; see `muster simulate --help`.")
     if any(_MOMENT.fullmatch(column) for column in columns):
         return JobError(f"{name} has no header line", "Export it without `-n` (`--noheader`). " + _FORMATS)
-    if not shown.isprintable() or "\ufffd" in shown or len(shown) > _MOST_SHOWN:
+    if not shown.isprintable() or "\ufffd" in shown or len(shown) > _MOST_SHOWN or text.lstrip()[:1] in ("{", "["):
         return JobError(f"{name} is not a table of jobs", _FORMATS)
+    if missing:
+        return JobError(f"{name} has no column {' or '.join(missing)}; it has {shown}", _FORMATS)
     return JobError(f"{name} has the columns {shown}" if shown else f"{name} is empty", _FORMATS)
 
 
@@ -116,11 +122,15 @@ def select(entries: Sequence[Entry], chosen: Selection, gpus_per_node: int, num_
         left_out.append(f"what {_jobs(cut)} did after {chosen.longest_s / DAY_S:g} days (`--longest-days`)")
     inside = [entry for entry in inside if entry.num_gpus <= num_gpus]
     if not inside:
-        raise JobError("no job of the trace is in the chosen part", "Choose another `--from-day` or `--days`.")
+        why = f" (left out: {'; '.join(left_out)})" if left_out else ""
+        raise JobError(
+            f"no job of the trace is in the chosen part{why}",
+            "Choose another `--from-day` or `--days`, or more `--nodes` or `--gpus`.",
+        )
     dice = random.Random(chosen.seed)
     begin = inside[0].submitted_at
     jobs = [
-        _job(number, replace(entry, run_s=min(entry.run_s, chosen.longest_s)), begin, gpus_per_node, dice)
+        _job(number, replace(entry, run_s=min(entry.run_s, chosen.longest_s)), begin, gpus_per_node, num_gpus, dice)
         for number, entry in enumerate(inside)
     ]
     days = chosen.days or max(jobs[-1].gang.queued_at / DAY_S, 1 / 24)
@@ -141,12 +151,13 @@ def part(entries: Sequence[Entry], chosen: Selection) -> list[Entry]:
 
 def nodes_for(entries: Sequence[Entry], gpus_per_node: int) -> int:
     """Enough nodes for the largest job, and so many that they would be busy for 85 % of the time."""
+    entries = [entry for entry in entries if entry.num_gpus <= MOST_NODES * gpus_per_node]
     if not entries:
         return 1
     span_s = max(DAY_S, entries[-1].submitted_at - entries[0].submitted_at)
     work = sum(min(entry.run_s, 7 * DAY_S) * entry.num_gpus for entry in entries)
     wanted = round(work / span_s / 0.85 / gpus_per_node)
-    return max(1, wanted, -(-max(entry.num_gpus for entry in entries) // gpus_per_node))
+    return min(MOST_NODES, max(1, wanted, -(-max(entry.num_gpus for entry in entries) // gpus_per_node)))
 
 
 def _jobs(count: int) -> str:
@@ -164,11 +175,13 @@ def _busy_from(entries: Sequence[Entry]) -> int:
     return next(day for day in sorted(counts) if counts[day] >= _QUIET * most)
 
 
-def _job(number: int, entry: Entry, begin: float, gpus_per_node: int, dice: random.Random) -> Job:
+def _job(number: int, entry: Entry, begin: float, gpus_per_node: int, num_gpus: int, dice: random.Random) -> Job:
+    """It takes as many nodes as it had, where the simulated cluster has them; its GPUs fit in any case."""
     nodes = entry.num_nodes or -(-entry.num_gpus // gpus_per_node)
     each = -(-entry.num_gpus // nodes)
-    if each > gpus_per_node:
-        nodes, each = -(-entry.num_gpus // gpus_per_node), gpus_per_node
+    if each > gpus_per_node or nodes * gpus_per_node > num_gpus:
+        nodes = -(-entry.num_gpus // gpus_per_node)
+        each = -(-entry.num_gpus // nodes)
     guessed = round_limit(entry.run_s * dice.uniform(1.1, 3.0))
     name = f"j{number}"
     gang = Gang(

@@ -273,9 +273,10 @@ def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
     with pytest.raises(JobError, match=r"absent\.yml: cannot be read: No such file"):
         load_job_file(tmp_path / "absent.yml")
     (tmp_path / "job.yml").touch()
-    with pytest.raises(JobError) as caught:
-        load_job_file(tmp_path / "jobb.yml")
-    assert caught.value.hint == f"Did you mean {tmp_path / 'job.yml'}?"
+    for typed in ("jobb.yml", "job.yaml"):
+        with pytest.raises(JobError) as caught:
+            load_job_file(tmp_path / typed)
+        assert caught.value.hint == f"Did you mean {tmp_path / 'job.yml'}?"
     with pytest.raises(JobError, match="cannot be read: Is a directory"):
         load_job_file(tmp_path)
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from muster.cli.commands.simulate import command
 from muster.control.scheduling.model import Need
 from muster.errors import JobError
-from muster.simulation.jobs import DAY_S
+from muster.simulation.columns import Entry
+from muster.simulation.jobs import DAY_S, Machines
 from muster.simulation.lines import decoded
+from muster.simulation.simulator import POLICIES, WITHOUT_LIMITS, simulate
 from muster.simulation.trace import Selection, nodes_for, part, read, select
 
 SACCT = """JobID|User|Account|JobName|Partition|Submit|Start|End|Timelimit|NNodes|ReqTRES
@@ -89,7 +93,8 @@ def test_a_quotation_mark_in_the_name_of_a_job_swallows_no_lines():
     found = read("\n".join([HEADER, *lines]), "sacct")
     assert len(found.entries) == 202
     assert found.left_out == (
-        "lines that cannot be read: 1 (the first is line 4: 12 fields, where there are 11 columns)",
+        "lines that cannot be read: 1 (the first is line 4: 12 fields, but there are 11 columns "
+        "(does a value contain the separator?))",
     )
 
 
@@ -140,6 +145,9 @@ def test_what_never_ran_is_counted_and_what_still_runs_counts_as_long_as_it_has(
         "submit,start,end,gpus,limit\n60,100,220,2,UNLIMITED\n",
         "start,length,gpus,gpu\n1970-01-01T01:01:00+01:00,120,1.5,A100\n",
         "60;120;2\n",
+        "start,length,gpus\n1970-01-01 00:01:00 UTC,2 minutes,2\n",
+        "start,length,gpus\n60,1m 60s,2\n",
+        "start,length,gpus\n60,0 days 00:02:00.5,2\n",
     ],
 )
 def test_tables_are_read_as_people_and_spreadsheets_write_them(text):
@@ -168,16 +176,26 @@ def test_one_damaged_line_in_many_is_left_out_and_more_are_refused():
     ("text", "said"),
     [
         ("\ufffd\x00PK,b\n1,2\n", "is not a table of jobs"),
+        ('[{"start": 0, "length": 10, "gpus": 1}]', "is not a table of jobs"),
         ("a,b\n1,2\n", "has the columns a, b"),
+        ("start,hours,gpus\n0,10,1\n", "has no column length; it has gpus, hours, start"),
+        (SACCT.replace("ReqTRES", "State"), "has no column gpus or ReqTRES; it has Account, End"),
+        (SACCT.replace("|End", "|Ended by"), "has no column End; it has Account, Ended by"),
+        ("start,length,gpus\n", "month.csv has no job below its header"),
         ("", "month.csv is empty"),
         ("start,length,gpus\n0,soon,1\n", "line 2: column length: 'soon' is not a number of seconds"),
         ("start,length,gpus\n0,10,1\n0,nan,1\n", "line 3: column length: 'nan'"),
         ("start,length,gpus\n1e999,10,1\n", "line 2: column start: '1e999'"),
+        (
+            "start,length,gpus\n1767225600000,60,1\n",
+            "line 2: column start: '1767225600000' is not .* .not milliseconds",
+        ),
+        ('start,length,gpus,name\n0,10,1,a\n0,10,1,"b\n0,10,1,c\n', "line 3: a quotation mark is never closed"),
         ("start,length,gpus\n0,10,-2\n", "line 2: column gpus: '-2' is not a number of 0 or more"),
         ("num_gpu,creation_time,deletion_time\n1,0,later\n", "line 2: column deletion_time: 'later'"),
-        (SACCT.replace("2026-03-01T10:00:00", "then"), "line 2: column submit: 'then' is not a number of seconds or a"),
+        (SACCT.replace("2026-03-01T10:00:00", "then"), "line 2: column submit: 'then' is not a number of seconds"),
         ("start,length,gpus\n0,10,0\n", r"has no job that used a GPU and has ended \(1 job without GPUs\)"),
-        ("start,length,gpus\n0,10,1,8\n", "line 2: 4 fields, where there are 3 columns"),
+        ("start,length,gpus\n0,10,1,8\n", "line 2: 4 fields, but there are 3 columns"),
         ("JobID    Start\n-------- -----\n1 2026\n", "month.csv is aligned with spaces"),
         (JOB, "month.csv has no header line"),
         (f"start,length,gpus,name\n0,10,1,{'x' * 200_000}\n", "line 2: field larger than field limit"),
@@ -186,7 +204,7 @@ def test_one_damaged_line_in_many_is_left_out_and_more_are_refused():
 def test_what_is_no_trace_is_refused_with_what_would_be_one(text, said):
     with pytest.raises(JobError, match=said) as error:
         read(text, "month.csv")
-    assert "sacct" in error.value.hint
+    assert "sacct" in error.value.hint or "muster simulate --help" in error.value.hint
 
 
 def test_a_length_below_nothing_is_called_so():
@@ -196,8 +214,48 @@ def test_a_length_below_nothing_is_called_so():
     assert ended.left_out == ("1 job of negative length",)
 
 
-def test_times_of_another_unit_are_refused_before_they_are_simulated_for_hours():
-    entries = read("start,length,gpus\n0,100,1\n2000000000000,100,1\n", "month.csv").entries
-    with pytest.raises(JobError, match="the trace is of 23,148,148 days, and at most 3,660 are simulated"):
+def test_a_trace_of_centuries_is_refused_before_it_is_simulated_for_hours():
+    entries = read("start,length,gpus\n0,100,1\n2000000000,100,1\n", "month.csv").entries
+    with pytest.raises(JobError, match="the trace is of 23,148 days, and at most 3,660 are simulated"):
         select(entries, Selection(), 8, 16)
     assert len(select(entries, Selection(days=1), 8, 16).jobs) == 1
+
+
+def test_a_job_of_more_nodes_than_there_are_takes_fewer_and_waits_for_no_others():
+    entries = read("start,length,gpus,nodes\n0,60,4,4\n0,60,9,99999999999\n", "month.csv").entries
+    found = select(entries, Selection(), 8, 16)
+    assert [job.gang.need for job in found.jobs] == [Need(1, 4, 4), Need(2, 5, 5)]
+    outcome = simulate(Machines(2, 8, found.days), found.jobs, WITHOUT_LIMITS)
+    assert min(outcome.waits_s) >= 0
+
+
+traces = st.lists(
+    st.tuples(
+        st.floats(0.0, 2 * DAY_S),
+        st.floats(1.0, 10 * DAY_S),
+        st.integers(1, 40),
+        st.one_of(st.none(), st.integers(1, 40)),
+        st.one_of(st.none(), st.floats(1.0, DAY_S)),
+    ),
+    min_size=1,
+    max_size=30,
+)
+
+
+@settings(max_examples=30)
+@given(traces, st.sampled_from(list(POLICIES.values())))
+def test_whatever_a_trace_has_every_job_that_is_taken_starts_and_none_before_it_came(found, policy):
+    entries = sorted((Entry(*each) for each in found), key=lambda entry: entry.submitted_at)
+    fitting = [entry for entry in entries if entry.num_gpus <= 16]
+    if not fitting:
+        return
+    taken = select(entries, Selection(from_day=0), 8, 16)
+    outcome = simulate(Machines(2, 8, taken.days), taken.jobs, policy)
+    assert len(outcome.waits_s) == len(fitting) and min(outcome.waits_s) >= 0
+
+
+def test_one_absurd_figure_adds_no_nodes():
+    entries = read("start,length,gpus\n0,60,4\n0,60,999999999999\n", "month.csv").entries
+    assert nodes_for(entries, 8) == 1
+    with pytest.raises(JobError, match=r"left out: 1 job with more than 8 GPUs"):
+        select(entries[1:], Selection(), 8, 8)

@@ -17,15 +17,15 @@ from muster.simulation.drawing import draw
 from muster.simulation.jobs import DAY_S, Machines, Outcome
 from muster.simulation.lines import decoded
 from muster.simulation.simulator import POLICIES, Policy, simulate
-from muster.simulation.trace import Past, Selection, nodes_for, part, read, select
+from muster.simulation.trace import MOST_NODES, Past, Selection, nodes_for, part, read, select
 
 _NAMES = ", ".join(POLICIES)
-_MOST_NODES, _MOST_GPUS = 100_000, 1000
+_MOST_GPUS = 1000
 
 
 def command(
     trace: Annotated[Path, option("FILE", "What the cluster did: an export of Slurm's sacct, or a CSV file.")],
-    nodes: Annotated[int | None, option("N", "Nodes (default: busy for 85 %).", min=1, max=_MOST_NODES)] = None,
+    nodes: Annotated[int | None, option("N", "Nodes (default: busy for 85 %).", min=1, max=MOST_NODES)] = None,
     gpus: Annotated[int, option("G", "GPUs of each node.", min=1, max=_MOST_GPUS)] = 8,
     policy: Annotated[
         list[str] | None, option("NAME", f"Which to try: {_NAMES}; repeatable (default: all but shortest).")
@@ -61,7 +61,7 @@ def command(
     count = nodes or nodes_for(part(past.entries, selection), gpus)
     found = select(past.entries, selection, gpus, count * gpus)
     machines = Machines(count, gpus, found.days)
-    title = f"{counted(len(found.jobs), 'job')} of {_span(found.days)} on {count} × {gpus} GPUs"
+    title = f"{counted(len(found.jobs), 'job')} submitted within {_span(found.days)}, on {count:,} × {gpus} GPUs"
     say(title)
     for text in (*past.left_out, *found.left_out):
         say(f"  left out: {text}")

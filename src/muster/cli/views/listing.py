@@ -161,7 +161,15 @@ def why(view: RunView, now: float) -> str:
 def between(given: Between | None, now: float) -> str | None:
     if given is None:
         return None
-    return f"in {duration(max(0.0, given.low_at - now))} to {duration(max(0.0, given.high_at - now))}"
+    return span(given.low_at - now, given.high_at - now)
+
+
+def span(low_s: float, high_s: float) -> str:
+    """Such as `in 5m to 2h`, `within 8s`: as exact as a forecast is."""
+    low, high = age(low_s), age(max(1.0, high_s))
+    if low_s < 1:
+        return f"within {high}"
+    return f"in {low}" if low == high else f"in {low} to {high}"
 
 
 def first_line(text: str) -> str:

@@ -10,7 +10,7 @@ from shlex import quote
 from muster.cli.console import Paint
 from muster.cli.text import ago, counted, date, duration, moment, number, shorten, size, table, wrapped
 from muster.cli.views.columns import Column, fit
-from muster.cli.views.listing import between, command_text, first_line, input_text, progress_text, run_time
+from muster.cli.views.listing import between, command_text, first_line, input_text, progress_text, run_time, span
 from muster.cli.views.metrics import figure, is_number, loss, loss_metric, throughput, throughput_metric
 from muster.cli.views.movement import silence
 from muster.cli.views.queue_job import queue_job
@@ -102,7 +102,7 @@ def everything(
     rows = [
         ("id", view.id),
         ("name", view.name if view.name != view.id else None),
-        ("waits for" if view.status not in states.TERMINAL else "reason", view.reason),
+        ("why" if view.status not in states.TERMINAL else "reason", view.reason),
         ("experiment", view.experiment),
         ("description", view.description),
         ("compute", view.compute),
@@ -161,16 +161,16 @@ def _inputs(view: RunView) -> list[str]:
 
 
 def _started(view: RunView, now: float) -> str | None:
-    """When it started, and how accurate the estimate was."""
+    """When it started, and how accurate the first estimate was."""
     if view.started_at is None:
         return None
     estimate = view.told_at_first
     if estimate is None:
         return date(view.started_at, now)
-    after = [duration(max(0.0, at - view.created_at)) for at in (estimate.low_at, estimate.high_at, view.started_at)]
-    verdict = "that held" if estimate.held else "that did not hold"
-    expectation = f"{after[0]} to {after[1]} were expected, "
-    return f"{date(view.started_at, now)}, after {after[2]} ({expectation}{verdict})"
+    after = duration(max(0.0, view.started_at - view.created_at))
+    expected = span(estimate.low_at - view.created_at, estimate.high_at - view.created_at)
+    verdict = "held" if estimate.held else "did not hold"
+    return f"{date(view.started_at, now)}, after {after} (the estimate, {expected}, {verdict})"
 
 
 def _gang(view: RunView) -> str:
@@ -336,10 +336,18 @@ def _labelled(rows: Sequence[tuple[str, str]], paint: Paint, room: int | None = 
     widest = max((len(label) for label, _ in rows), default=0)
     lines = []
     for label, value in rows:
-        first, *rest = wrapped(value, room, widest + 4)
+        first, *rest = _value_lines(value, room, widest + 4)
         lines.append(f"  {paint(label.ljust(widest), 'dim')}  {first}")
         lines += [f"{' ' * (widest + 4)}{part}" for part in rest]
     return lines
+
+
+def _value_lines(value: str, room: int | None, indent: int) -> list[str]:
+    """A value in lines that fit; a command at its end stays whole, to be copied."""
+    said, colon, command = value.rpartition(": muster ")
+    if room is None or not colon or len(value) <= room - indent:
+        return wrapped(value, room, indent)
+    return [*wrapped(f"{said}:", room, indent), f"muster {command}"]
 
 
 def _hanging(word: str, text: str, paint: Paint, room: int | None, style: str = "yellow") -> list[str]:

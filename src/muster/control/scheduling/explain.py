@@ -60,8 +60,8 @@ class Explanations:
             return Waiting(self._reasons[run_id], _known(at))
         if head is None:
             return Waiting(f"waits for the next pass over the queue of {gang.cluster}")
-        before = "" if position < 2 else f", as {position} runs do"
-        return Waiting(f"waits behind {head.gang.title} in the queue of {gang.cluster}{before}")
+        others = f" and {position - 1:,} more" if position > 1 else ""
+        return Waiting(f"waits behind {head.gang.title}{others} in the queue of {gang.cluster}")
 
     def wants_nodes(self, cluster: str, most: int) -> list[Gang]:
         """The first gangs of a queue that could start with more nodes."""

@@ -141,6 +141,8 @@ class Running:
     """How long it was expected to take before it began; None: unknown."""
     checkpoints: bool = False
     """It has saved a checkpoint and can resume from it."""
+    before_s: float = 0.0
+    """How long the earlier attempts ran from whose checkpoint it resumed."""
     apart: str = ""
     """The anti-affinity group: others of it avoid its nodes."""
 
@@ -148,10 +150,14 @@ class Running:
         """The time by which it has ended in this share of cases, given that it still runs; at most its limit."""
         if self.length is None or self.stopping:
             return self.until
-        elapsed_s = now - self.since
+        elapsed_s = self.elapsed_s(now)
         if self.until != UNKNOWN:
             return min(self.until, now + _believable_s(self.length, elapsed_s))
         return now + self.length.quantile(share, elapsed_s)
+
+    def elapsed_s(self, now: float) -> float:
+        """How much of its length is behind it; time in the queue between attempts is none of it."""
+        return max(0.0, now - self.since) + self.before_s
 
     @property
     def num_gpus(self) -> float:

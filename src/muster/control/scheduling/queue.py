@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import heapq
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from muster.control.scheduling.model import UNKNOWN, Decision, Gang, Need
 from muster.control.scheduling.shares import Standing
@@ -25,6 +25,11 @@ class Passed:
     """When it became the head of the queue."""
     due_at: float = UNKNOWN
     """When it would have started if nobody had passed it; infinite until that time comes."""
+
+    def moved(self, jump_s: float) -> Passed:
+        """The same on a clock that was set by so much."""
+        first_at = None if self.first_at is None else self.first_at + jump_s
+        return replace(self, first_at=first_at, due_at=self.due_at + jump_s)
 
 
 NEVER = Passed()

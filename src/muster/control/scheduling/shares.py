@@ -32,7 +32,7 @@ class Ledger:
 
     def used(self, user: str, now: float) -> float:
         amount, at = self._used.get(user, (0.0, now))
-        return amount * math.pow(0.5, (now - at) / SHARE_HALF_LIFE_S)
+        return amount * math.pow(0.5, max(0.0, now - at) / SHARE_HALF_LIFE_S)
 
     def with_running(self, running: Iterable[Running], users: Iterable[str], now: float) -> dict[str, float]:
         """What each of these users has used so far, with what they are using now."""

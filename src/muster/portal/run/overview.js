@@ -5,7 +5,7 @@ import { Link } from "../router.js";
 import { sayError } from "../parts/notices.js";
 import { Copy, Facts, Sentence, Status } from "../parts/common.js";
 import { plain } from "../parts/ansi.js";
-import { ago, duration, moment, number, runTime, size, timeLeft } from "../format.js";
+import { ago, duration, moment, number, runTime, size, startsIn, timeLeft } from "../format.js";
 import { Metrics } from "./metrics.js";
 
 /** @typedef {import("../types").components["schemas"]} Schemas */
@@ -64,7 +64,7 @@ function storyLine(event) {
 /** @param {{run: Schemas["RunView"]}} _ */
 function About({ run }) {
   const waited = run.started_at && run.queued_at ? run.started_at - run.queued_at : null;
-  const starts = run.starts_between ? `${ago(run.starts_between.low_at)} – ${ago(run.starts_between.high_at)}` : run.starts_at ? ago(run.starts_at) : "";
+  const starts = run.starts_between ? startsIn(run.starts_between) : run.starts_at ? ago(run.starts_at) : "";
   return html`<section class="card">
     <${Facts} rows=${[
       ["Submitted", html`<time title=${ago(run.created_at)}>${moment(run.created_at)}</time>`],

@@ -6,10 +6,10 @@ Read from the database once, then kept up as runs end.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import BindParameter, bindparam, select, update
+from sqlalchemy import BindParameter, bindparam, func, select, update
 
 from muster.control.estimates.book import Traits
 from muster.control.estimates.length import Length
@@ -60,6 +60,14 @@ _USED = (
     .where(_ATTEMPTS.c.ended_at > bindparam("after"))
     .order_by(_ATTEMPTS.c.ended_at)
 )
+_EARLIER = (
+    select(_ATTEMPTS.c.run_id, func.sum(_ATTEMPTS.c.ended_at - _ATTEMPTS.c.started_at).label("seconds"))
+    .where(_ATTEMPTS.c.run_id.in_(_IDS), _ATTEMPTS.c.started_at.is_not(None), _ATTEMPTS.c.ended_at.is_not(None))
+    .group_by(_ATTEMPTS.c.run_id)
+)
+_FORECASTS = select(_RUNS.c.id, _RUNS.c.forecast).where(
+    _RUNS.c.forecast.is_not(None), _RUNS.c.status.not_in(states.TERMINAL)
+)
 _KEEP_FORECAST = update(_RUNS).where(_RUNS.c.id == bindparam("run_id")).values(forecast=bindparam("record"))
 
 
@@ -80,6 +88,11 @@ class FirstForecast:
     first: Interval
     others_s: float = 0.0
     """For how long others had waited then."""
+
+    def moved(self, jump_s: float) -> FirstForecast:
+        """The same on a clock that was set by so much."""
+        first = Interval(self.first.low_at + jump_s, self.first.high_at + jump_s, self.first.likely_at + jump_s)
+        return replace(self, since=self.since + jump_s, first=first)
 
 
 class Learned:
@@ -136,6 +149,11 @@ def traits_of_run(row: Any) -> Traits:
     return traits_of(shape, row.submitted_by or "", row.experiment, row.spec)
 
 
+def of_attempt(length: Length, limit_s: float | None, before_s: float) -> Length:
+    """The length of a run whose earlier attempts ran for so long: its limit is one of the present attempt."""
+    return length if limit_s is None else length.within(limit_s + before_s)
+
+
 def with_progress(length: Length, elapsed_s: float, progress: Progress | None) -> Length:
     """The same for a run that shows how far it has come."""
     if progress is None or not progress.done or not progress.total:
@@ -143,18 +161,30 @@ def with_progress(length: Length, elapsed_s: float, progress: Progress | None) -
     return from_progress(length, elapsed_s, progress.done, progress.total)
 
 
-def load_progress(transaction: Transaction, ids: Sequence[str]) -> Mapping[str, Progress]:
-    """How far each of these runs has come: as far as its slowest rank."""
+def load_progress(transaction: Transaction, attempts: Mapping[str, int]) -> Mapping[str, Progress]:
+    """How far each of these runs has come in its present attempt: as far as its slowest rank."""
     found: dict[str, list[Progress]] = {}
-    for row in transaction.execute(select(_PROGRESS).where(_PROGRESS.c.run_id.in_(_IDS)), {"ids": list(ids)}):
-        found.setdefault(row.run_id, []).append(Progress(row.done, row.total, row.unit, row.rank))
+    for row in transaction.execute(select(_PROGRESS).where(_PROGRESS.c.run_id.in_(_IDS)), {"ids": sorted(attempts)}):
+        if row.attempt == attempts[row.run_id]:
+            found.setdefault(row.run_id, []).append(Progress(row.done, row.total, row.unit, row.rank))
     return {run_id: least for run_id, reports in found.items() if (least := slowest(reports)) is not None}
+
+
+def load_earlier(transaction: Transaction, ids: Sequence[str]) -> Mapping[str, float]:
+    """For how many seconds the attempts of these runs that are over have run."""
+    return {row.run_id: row.seconds for row in transaction.execute(_EARLIER, {"ids": list(ids)})}
 
 
 def first_forecast(record: Any) -> FirstForecast:
     """A run's first forecast, as its record keeps it."""
     first = Interval(record["low_at"], record["high_at"])
     return FirstForecast(tuple(record["traits"]), record["told_at"], first, record.get("others_s", 0.0))
+
+
+def move_forecasts(transaction: Transaction, jump_s: float) -> None:
+    """The clock was set: what runs that have not ended were told moves with it."""
+    known = {row.id: first_forecast(row.forecast) for row in transaction.execute(_FORECASTS)}
+    keep_forecasts(transaction, {run_id: each.moved(jump_s) for run_id, each in known.items()})
 
 
 def keep_forecasts(transaction: Transaction, forecasts: Mapping[str, FirstForecast]) -> None:

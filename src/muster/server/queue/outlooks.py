@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from muster.control.scheduling.explain import Waiting
 from muster.server.context import Context
 from muster.server.database.records import RunRow
-from muster.server.queue.estimates import first_forecast, with_progress
+from muster.server.queue.estimates import first_forecast, of_attempt, with_progress
 from muster.wire import states
 from muster.wire.runs import Between, Progress
 from muster.wire.serving.services import serves
@@ -39,9 +39,11 @@ def outlook(context: Context, row: RunRow, progress: Progress | None, now: float
         return Outlook(allocation.starts_at, told_at_first=first)
     if row.status not in _HAS_NODES or serves(row.spec.get("command", "")):
         return Outlook(told_at_first=first)
-    since = row.started_at or now
-    elapsed_s = max(0.0, now - since)
-    length = with_progress(context.runs.queue.learned.length_of(row), elapsed_s, progress)
+    queue = context.runs.queue
+    running = queue.holding(row.id)
+    elapsed_s = max(0.0, now - (row.started_at or now)) if running is None else running.elapsed_s(now)
+    before_s = 0.0 if running is None else running.before_s
+    length = with_progress(of_attempt(queue.learned.length_of(row), row.timeout_s, before_s), elapsed_s, progress)
     ends = Between(now + length.quantile(0.1, elapsed_s), now + length.quantile(0.9, elapsed_s))
     return Outlook(told_at_first=first, ends_between=ends)
 

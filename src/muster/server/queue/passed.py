@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import bindparam, update
+from sqlalchemy import bindparam, select, update
 
 from muster.control.scheduling.model import UNKNOWN
 from muster.control.scheduling.queue import Passed
@@ -13,6 +13,7 @@ from muster.server.database import tables
 from muster.server.database.connection import Transaction
 
 _RUNS = tables.runs
+_KNOWN = select(_RUNS.c.id, _RUNS.c.passed_over).where(_RUNS.c.passed_over.is_not(None))
 _KEEP = update(_RUNS).where(_RUNS.c.id == bindparam("run_id")).values(passed_over=bindparam("record"))
 
 
@@ -29,6 +30,12 @@ def keep_passed(transaction: Transaction, changed: Mapping[str, Passed | None]) 
     rows = [{"run_id": run_id, "record": None if each is None else _record(each)} for run_id, each in changed.items()]
     if rows:
         transaction.execute(_KEEP, rows)
+
+
+def move_passed(transaction: Transaction, jump_s: float) -> None:
+    """The clock was set: since when they wait first, and when they were due, moves with it."""
+    known = {row.id: passed_of(row.passed_over) for row in transaction.execute(_KNOWN)}
+    keep_passed(transaction, {run_id: each.moved(jump_s) for run_id, each in known.items()})
 
 
 def _record(passed: Passed) -> dict[str, Any]:

@@ -36,7 +36,9 @@ from muster.server.queue.estimates import (
     Learned,
     first_forecast,
     keep_forecasts,
+    load_earlier,
     load_progress,
+    of_attempt,
     traits_of_run,
     with_progress,
 )
@@ -75,7 +77,7 @@ def _holding() -> Any:
     mine = and_(attempts.c.run_id == placements.c.run_id, attempts.c.number == placements.c.number)
     return (
         select(
-            *placements.c["run_id", "cluster", "node", "host", "ranks", "gpus"],
+            *placements.c["run_id", "number", "cluster", "node", "host", "ranks", "gpus"],
             *attempts.c["created_at", "started_at", "stop_reason"],
             *_RUNS.c["seq", "priority", "timeout_s", "preemptible", "submitted_by", "experiment", "gpu_share"],
             _RUNS.c.created_at.label("submitted_at"),
@@ -164,10 +166,18 @@ class RunQueue:
             traits = traits_of_run(row)
             self._holders[row.id] = Holder(traits, self.learned.length_of(row, traits))
         # Where nobody waits, nobody asks how far they are; and those who still start show little.
-        begun = [row.run_id for row in rows.values() if now - (row.started_at or now) >= PROGRESS_FIRST_S]
-        progress = load_progress(transaction, sorted(begun)) if self._gangs and begun else {}
+        begun = {row.run_id: row.number for row in rows.values() if now - (row.started_at or now) >= PROGRESS_FIRST_S}
+        progress = load_progress(transaction, begun) if self._gangs and begun else {}
+        resumed = sorted(row.run_id for row in rows.values() if row.number > 1 and row.checkpoints)
+        earlier_s = load_earlier(transaction, resumed) if resumed else {}
         self._held = {
-            run_id: _running(row, tuple(parts[run_id]), now, self._holders.get(run_id), progress.get(run_id))
+            run_id: _with_length(
+                _running(row, tuple(parts[run_id]), now, earlier_s.get(run_id, 0.0)),
+                self._holders.get(run_id),
+                row.timeout_s,
+                progress.get(run_id),
+                now,
+            )
             for run_id, row in rows.items()
         }
         return list(self._held.values())
@@ -182,7 +192,14 @@ class RunQueue:
                 found[name] = replace(rules[name], used=self.learned.ledger(name).with_running(mine, users, now))
         return found
 
-    def note(self, transaction: Transaction, decision: Decision, capacity: Capacity, now: float) -> None:
+    def note(
+        self,
+        transaction: Transaction,
+        decision: Decision,
+        capacity: Capacity,
+        rules: Mapping[str, Rules],
+        now: float,
+    ) -> None:
         """Remember who was passed over, compare starts with their forecasts, and make one for newcomers."""
         passed: dict[str, Passed | None] = {}
         for queue in self.queues.values():
@@ -198,7 +215,8 @@ class RunQueue:
             if gang is None or run_id in self._forecasts:
                 continue
             queue = self.queues[gang.cluster]
-            traits = wait_traits(gang, queue, decision.heads.get(gang.cluster), now)
+            held = run_id in decision.passed_over or run_id in rules[gang.cluster].held
+            traits = wait_traits(gang, queue, decision.heads.get(gang.cluster), now, held)
             others_s = others_waited_s(gang, queue, now)
             first = self.learned.waits.interval(traits, now, now, others_s)
             news[run_id] = self._forecasts[run_id] = FirstForecast(traits, now, first, others_s)
@@ -214,6 +232,10 @@ class RunQueue:
             # It may have ended by the next pass, and counts all the same.
             self._held[run_id] = running
             self._holders[run_id] = Holder(self._kinds[run_id], gang.length)
+
+    def holding(self, run_id: str) -> Running | None:
+        """A run that holds nodes, as the last pass left it; callable from any thread."""
+        return self._held.get(run_id)
 
     def starts_between(self, run_id: str, now: float) -> Interval | None:
         """When a queued run is likely to start; callable from any thread."""
@@ -318,6 +340,10 @@ class RunsState:
         if len(self.moved) > _MOST_MOVED:
             del self.moved[next(iter(self.moved))]
 
+    def read_queue(self) -> None:
+        """Read the queue anew, as the database has it."""
+        self.queue = RunQueue()
+
     def start_over(self) -> None:
         """Read the queue anew: what was remembered of a commit that failed is not true.
 
@@ -347,9 +373,16 @@ def gang_of(row: Any, length: Length) -> Gang:
     )
 
 
-def _running(
-    row: Any, parts: tuple[Part, ...], now: float, holder: Holder | None, progress: Progress | None
+def _with_length(
+    running: Running, holder: Holder | None, limit_s: float | None, progress: Progress | None, now: float
 ) -> Running:
+    if holder is None:
+        return running
+    length = of_attempt(holder.length, limit_s, running.before_s)
+    return replace(running, length=with_progress(length, running.elapsed_s(now), progress))
+
+
+def _running(row: Any, parts: tuple[Part, ...], now: float, before_s: float) -> Running:
     since = row.started_at or row.created_at
     until = UNKNOWN if row.timeout_s is None else since + row.timeout_s + START_MARGIN_S
     return Running(
@@ -365,7 +398,7 @@ def _running(
         user=row.submitted_by or "",
         experiment=row.experiment,
         stopping=bool(row.stop_reason),
-        length=None if holder is None else with_progress(holder.length, now - since, progress),
+        before_s=before_s,
         checkpoints=row.checkpoints,
         apart=row.apart or "",
     )

@@ -19,6 +19,7 @@ from muster.defaults import (
     LATE_S,
     LATE_SHARE,
     LENGTH_HANDICAP_MOST_S,
+    LIKELY_SHARE,
     PAUSE_WAITED_S,
     SHARE_HALF_LIFE_S,
 )
@@ -166,6 +167,29 @@ def test_who_used_less_lately_comes_first_and_what_was_used_is_forgotten():
     ledger.add("bob", 1_000.0, 40 * SHARE_HALF_LIFE_S)
     assert first(40 * SHARE_HALF_LIFE_S + 700.0) == ["a"]
     assert names(decide(queue, capacity(cluster(1)), None, 700.0)) == ["a"]
+
+
+def test_a_clock_that_is_set_back_by_years_makes_nobody_have_used_more():
+    ledger = Ledger()
+    ledger.add("ada", 3600.0, 2e9)
+    assert ledger.used("ada", 0.0) == 3600.0
+    ledger.add("ada", 3600.0, 0.0)
+    assert ledger.used("ada", 0.0) == 7200.0
+
+
+def test_a_run_that_began_in_the_future_has_lasted_for_nothing_so_far():
+    length = Length(log_normal(3600.0, 1.0))
+    held = running("x", cluster(1)[0], since=1000.0, length=length)
+    assert held.likely_end(500.0) == 500.0 + length.quantile(LIKELY_SHARE)
+
+
+def test_a_run_that_resumed_is_as_far_as_all_its_attempts():
+    """Otherwise one that was paused near its end would count as a whole one again."""
+    length = Length(log_normal(3600.0, 0.2))
+    held = running("x", cluster(1)[0], since=1000.0, length=length)
+    resumed = replace(held, before_s=3000.0)
+    assert resumed.likely_end(1000.0) == 1000.0 + length.quantile(LIKELY_SHARE, 3000.0)
+    assert resumed.likely_end(1000.0) < held.likely_end(1000.0) - 1800.0
 
 
 def test_fair_shares_are_bounded_and_need_two():

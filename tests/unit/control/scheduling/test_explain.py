@@ -53,7 +53,7 @@ def test_everybody_behind_gets_a_reason():
     queue = [gang(f"g{index}", nodes=2, ranks=2, limit_s=1000, seq=index) for index in range(4)]
     told = explained(queue, capacity(nodes, held))
     assert told.of("g1").reason == "waits behind g0 in the queue of c"
-    assert told.of("g3").reason == "waits behind g0 in the queue of c, as 3 runs do"
+    assert told.of("g3").reason == "waits behind g0 and 2 more in the queue of c"
     assert told.of("nobody") is None
 
 

@@ -9,12 +9,15 @@ from hypothesis import strategies as st
 from tests.unit.control.scheduling.conftest import capacity, cluster, gang, running
 
 from muster.control.estimates.length import Length, log_normal
+from muster.control.scheduling.model import HIGH, LOW
 from muster.control.scheduling.passes import schedule
 from muster.control.scheduling.queue import Queue
+from muster.control.scheduling.shares import standings
 from muster.defaults import LATE_S, LATE_SHARE
 
 STEP_S = 3600.0
-LONGEST_S = 2 * 86_400.0
+DAY_S = 86_400.0
+LONGEST_S = 2 * DAY_S
 lengths_s = st.floats(60.0, LONGEST_S)
 
 
@@ -81,6 +84,36 @@ def test_those_who_claim_to_be_short_and_are_long_pass_until_the_bound_and_not_a
     assert story.passed > 0
     assert story.due_at <= 2 * 86_400.0 + STEP_S
     assert story.began_at > story.due_at
+
+
+waiting = st.lists(
+    st.tuples(
+        st.floats(0.0, 8 * DAY_S), st.integers(LOW, HIGH), st.sampled_from("abc"), st.one_of(st.none(), lengths_s)
+    ),
+    min_size=2,
+    max_size=12,
+)
+used = st.dictionaries(st.sampled_from("abc"), st.floats(0.0, 1e12), max_size=3)
+
+
+@given(waiting, used)
+def test_nobody_comes_before_one_who_was_submitted_more_than_two_and_a_half_days_earlier(waiting, used):
+    """Whatever priorities, shares and lengths say: any number of short runs of a favoured person harms nobody."""
+    queue = Queue(
+        gang(
+            f"g{seq}",
+            queued_at=at,
+            priority=priority,
+            user=user,
+            seq=seq,
+            length=None if median_s is None else Length(log_normal(median_s, 1.0)),
+        )
+        for seq, (at, priority, user, median_s) in enumerate(waiting)
+    )
+    latest = 0.0
+    for found in queue.in_order(standings(used)):
+        assert found.queued_at >= latest - 2.5 * DAY_S
+        latest = max(latest, found.queued_at)
 
 
 def test_one_that_nobody_lies_about_starts_when_it_is_due():

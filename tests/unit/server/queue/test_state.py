@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,8 +13,10 @@ from tests.unit.server.conftest import Server
 
 from muster.control.scheduling.queue import Passed
 from muster.server import loops
+from muster.server.clock import shift
 from muster.server.context import Context
 from muster.server.database import tables
+from muster.server.database.connection import Transaction
 from muster.server.queue.passed import keep_passed
 from muster.server.queue.state import RunQueue
 from muster.server.runs import changes, submission
@@ -100,6 +103,27 @@ def test_who_was_passed_over_is_remembered_when_the_queue_is_read_anew(server: S
     assert server.context.runs.queue.all_passed()[waiting].first_at == known[waiting].first_at
 
 
+def test_promises_and_forecasts_move_with_a_clock_that_is_set(server: Server) -> None:
+    """With the clock a year behind, nobody who passes would count, and the end of passing would be a year away."""
+    server.add_cluster("one", max_nodes=1, gpus=1)
+    spec = {"compute": "one", "resources": {"gpus_per_node": 1}}
+    submit(server, "1", **spec)
+    waiting = submit(server, "2", **spec)
+    make_pass(server)
+    queue = server.context.runs.queue
+    server.write(lambda t: keep_passed(t, {waiting: replace(queue.all_passed()[waiting], times=3, due_at=5e8)}))
+    before, told = queue.all_passed()[waiting], queue._forecasts[waiting]
+
+    server.write(lambda t: shift(t, -3e7))
+    server.context.runs.read_queue()
+    make_pass(server)
+    queue = server.context.runs.queue
+    known, forecast = queue.all_passed()[waiting], queue._forecasts[waiting]
+    assert (known.times, known.due_at) == (3, 4.7e8)
+    assert before.first_at is not None and known.first_at == before.first_at - 3e7
+    assert (forecast.since, forecast.first.low_at) == (told.since - 3e7, told.first.low_at - 3e7)
+
+
 def test_runs_share_a_gpu_and_what_is_left_survives_a_restart(server: Server) -> None:
     server.add_cluster("one", max_nodes=1, gpus=1)
     first, second, third = (
@@ -125,6 +149,60 @@ def test_a_run_is_judged_by_its_own_pace_as_soon_as_it_has_one(server: Server) -
     server.write(lambda t: t.execute(insert(tables.progress).values(**progress)))
     expected = [likely_end(server, holder, now) - now for now in (1010.0, 1036.0)]
     assert expected[0] > 600 and expected[1] < 120
+
+
+def test_a_run_that_waits_for_another_is_not_told_the_short_waits_of_those_that_need_only_nodes(
+    server: Server,
+) -> None:
+    server.add_cluster("one", max_nodes=1, gpus=1)
+    holder = submit(server, "1", compute="one", resources={"gpus_per_node": 1})
+    after = submit(server, "2", compute="one", after=[holder])
+    free = submit(server, "3", compute="one", resources={"gpus_per_node": 1})
+    make_pass(server)
+    queue, now = server.context.runs.queue, 1e9
+    before = {run_id: queue.starts_between(run_id, now) for run_id in (after, free)}
+    forecast = queue._forecasts[free]
+    for _ in range(50):
+        queue.learned.waits.learn(forecast.traits, now, now + 1.0)
+    known = {run_id: queue.starts_between(run_id, now) for run_id in (after, free)}
+    assert known[free].high_at - now < 60 < before[free].high_at - now
+    assert known[after].high_at - now > 3600
+
+
+def test_a_run_that_resumes_is_judged_by_all_its_attempts_and_by_no_report_of_an_earlier_one(server: Server) -> None:
+    """It worked for 1,000 s on half of its steps, so about as much is still to come."""
+    server.add_cluster("one", max_nodes=1, gpus=1)
+    spec = {"compute": "one", "resources": {"gpus_per_node": 1}}
+    holder, _ = submit(server, "1", **spec), submit(server, "2", **spec)
+    make_pass(server)
+    attempts = tables.attempts
+
+    def resume(transaction: Transaction) -> None:
+        before = {**transaction.execute(select(attempts)).mappings().one(), "started_at": 0.0, "ended_at": 1000.0}
+        transaction.execute(update(attempts).values(number=2, started_at=5000.0))
+        transaction.execute(insert(attempts).values(before))
+        transaction.execute(update(tables.placements).values(number=2))
+        transaction.execute(update(tables.runs).where(tables.runs.c.id == holder).values(attempt=2, started_at=0.0))
+        part = {
+            "run_id": holder,
+            "attempt": 1,
+            "name": "c",
+            "node_rank": 0,
+            "key": "c",
+            "files": [],
+            "size": 0,
+            "at": 900.0,
+        }
+        transaction.execute(insert(tables.checkpoints).values(part))
+        progress = {"run_id": holder, "rank": 0, "attempt": 1, "done": 990.0, "total": 1000.0, "unit": "steps"}
+        transaction.execute(insert(tables.progress).values(progress))
+
+    server.write(resume)
+    by_old_report = likely_end(server, holder, 5030.0) - 5030.0
+    server.write(lambda t: t.execute(update(tables.progress).values(attempt=2, done=515.0)))
+    left = likely_end(server, holder, 5030.0) - 5030.0
+    assert by_old_report > 600
+    assert 800 < left < 1500
 
 
 def likely_end(server: Server, run_id: str, now: float) -> float:

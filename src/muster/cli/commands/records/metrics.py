@@ -105,6 +105,8 @@ def summary_lines(found: Sequence[MetricSummary], paint: Paint, room: int | None
 
 def _print_history(found: Sequence[MetricRecord], tail: int | None) -> None:
     room = columns(sys.stdout)
+    # Ranks send what they logged in batches: in the order in which these came, time would jump.
+    found = sorted(found, key=lambda record: record.time)
     most = tail or (_SHOWN if room is not None else len(found))
     print_lines(history_lines(found[-most:], Paint.of(sys.stdout), time.time(), room))
     if len(found) > most:
