@@ -14,6 +14,7 @@ import yaml
 
 from muster.errors import JobError
 from muster.job.environmentfile import environment_of, is_environment_file
+from muster.job.mlproject import NAME as PROJECT
 from muster.job.translation.launchers import NAMES as LAUNCHERS
 from muster.wire.codec import Json
 
@@ -49,7 +50,7 @@ class Overrides:
 
 
 def is_job_file(target: str) -> bool:
-    return target.lower().endswith(JOB_FILE_SUFFIXES)
+    return target.lower().endswith(JOB_FILE_SUFFIXES) or Path(target).name == PROJECT
 
 
 def script_job(target: str, arguments: Sequence[str]) -> dict[str, Json]:

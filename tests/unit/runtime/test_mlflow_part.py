@@ -11,7 +11,12 @@ import pytest
 
 from muster.agent.run import runtime_copy
 
-_OWN = {"MLFLOW_TRACKING_URI": "http://127.0.0.1:1/rank/0", "MLFLOW_RUN_ID": "mine", "MLFLOW_TRACKING_TOKEN": "secret"}
+_OWN = {
+    "MLFLOW_TRACKING_URI": "http://127.0.0.1:1/rank/0",
+    "MLFLOW_RUN_ID": "mine",
+    "MLFLOW_TRACKING_TOKEN": "secret",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+}
 _SERVICE = """
 import os
 def set_tracking_uri(uri): os.environ["MLFLOW_TRACKING_URI"] = uri
@@ -23,11 +28,20 @@ def start_run(run_id=None):
     global current
     current = run_id or os.environ.pop("MLFLOW_RUN_ID", None)
     return current, os.environ.get("MLFLOW_TRACKING_TOKEN")
+def links(): return os.environ.get("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT")
 def active_run(): return current
 def end_run(): globals().update(current=None)
 def _get_or_start_run(): return (current,) if current else start_run()
 def log_metric(): return _get_or_start_run()[0]
 current = None
+"""
+_TORCH = """
+def _get_default_serialization_format(export_model): return "pt2"
+def save(export_model=False): return _get_default_serialization_format(export_model)
+"""
+_SKLEARN = """
+def _get_default_serialization_format(): return "skops"
+def save(): return _get_default_serialization_format()
 """
 _START = "import mlflow.tracking._tracking_service.utils as service, mlflow.tracking.fluent as fluent, os; "
 
@@ -40,6 +54,8 @@ def client(tmp_path: Path) -> Path:
     service.mkdir(parents=True)
     (service / "utils.py").write_text(_SERVICE)
     (service.parent / "fluent.py").write_text(_FLUENT)
+    (tmp_path / "packages" / "mlflow" / "pytorch.py").write_text(_TORCH)
+    (tmp_path / "packages" / "mlflow" / "sklearn.py").write_text(_SKLEARN)
     return tmp_path
 
 
@@ -76,6 +92,8 @@ def test_what_is_logged_while_no_run_is_active_belongs_to_musters_run(client: Pa
 def test_a_store_that_the_script_chose_gets_runs_of_its_own(client: Path, choice: str) -> None:
     done = said(client, f"{choice}; print(fluent.start_run()); print(fluent.start_run('asked'))")
     assert done.stdout == "(None, None)\n('asked', None)\n"
+    # A link to the script's own store leads somewhere.
+    assert said(client, f"{choice}; fluent.start_run(); print(fluent.links())").stdout == "None\n"
     assert done.stderr.count("keeps this script's runs at sqlite:///mlflow.db") == 1
 
 
@@ -85,3 +103,9 @@ def test_the_address_of_azure_ml_stands_for_the_workspaces(client: Path) -> None
     )
     assert done.stdout == "('mine', 'secret') http://127.0.0.1:1/rank/0\n"
     assert "stands for this workspace's" in done.stderr
+
+
+def test_models_keep_the_format_that_needs_nothing_else(client: Path) -> None:
+    code = "import mlflow.pytorch as torch, mlflow.sklearn as sklearn; "
+    done = said(client, code + "print(torch.save(), torch.save(export_model=True), sklearn.save())")
+    assert done.stdout == "pickle pt2 cloudpickle\n"

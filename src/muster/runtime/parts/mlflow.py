@@ -7,6 +7,8 @@
 - What is logged while no run is active belongs to Muster's run, also after one has ended (autologging ends the run that
   it started): the client forgets `MLFLOW_RUN_ID` when it first uses it, and would make a run of its own.
 - The address of an Azure ML workspace stands for the one that the rank already has.
+- `log_model(model, "model")` keeps models of scikit-learn and PyTorch in the format of MLflow before 3.14, also where
+  the client's default has become one that needs `skops` or an `input_example`.
 """
 
 import os
@@ -20,7 +22,8 @@ if TYPE_CHECKING:
     from typing import Any, Optional
 
 _ADDRESS, _RUN, _TOKEN = "MLFLOW_TRACKING_URI", "MLFLOW_RUN_ID", "MLFLOW_TRACKING_TOKEN"
-_OWN = {name: os.environ.get(name) for name in (_ADDRESS, _RUN, _TOKEN)}
+_NO_LINKS = "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"
+_OWN = {name: os.environ.get(name) for name in (_ADDRESS, _RUN, _TOKEN, _NO_LINKS)}
 
 
 class _Finder:
@@ -82,7 +85,7 @@ def _start_runs_elsewhere(module: "ModuleType") -> None:
         address = _address()
         if _OWN[_RUN] and address not in (None, _OWN[_ADDRESS]) and os.environ.get(_RUN) == _OWN[_RUN]:
             _say("MLflow keeps this script's runs at {}, as the script says, and not with Muster's run".format(address))
-            for name in (_RUN, _TOKEN):
+            for name in (_RUN, _TOKEN, _NO_LINKS):
                 if os.environ.get(name) == _OWN[name]:
                     os.environ.pop(name, None)
         return start(*args, **kwargs)
@@ -106,6 +109,19 @@ def _log_to_the_own_run(module: "ModuleType") -> None:
     module._get_or_start_run = _get_or_start_run  # type: ignore[attr-defined]
 
 
+def _keep_formats(module: "ModuleType") -> None:
+    choose = getattr(module, "_get_default_serialization_format", None)
+    if choose is None:
+        return
+
+    @wraps(choose)
+    def _get_default_serialization_format(export_model: bool = False) -> "Any":
+        # A script that exports its model asks for the new format.
+        return choose(export_model) if export_model else _FORMATS[module.__name__]
+
+    module._get_default_serialization_format = _get_default_serialization_format  # type: ignore[attr-defined]
+
+
 def _address() -> "Optional[str]":
     """Where the client logs to; one that cannot say it is left alone."""
     ask = getattr(sys.modules.get("mlflow.tracking._tracking_service.utils"), "get_tracking_uri", None)
@@ -118,7 +134,9 @@ def _say(text: str) -> None:
         print("muster: " + text, file=sys.stderr)
 
 
+_FORMATS = {"mlflow.pytorch": "pickle", "mlflow.sklearn": "cloudpickle"}
 _CHANGES = {
+    **dict.fromkeys(_FORMATS, _keep_formats),
     "mlflow.store.artifact.artifact_repo": _widen_paths,
     "mlflow.tracking._tracking_service.utils": _stay_in_the_workspace,
     "mlflow.tracking.fluent": _start_runs_elsewhere,
