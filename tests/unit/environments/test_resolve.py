@@ -8,7 +8,7 @@ import pytest
 
 from muster.environments import catalogue, names
 from muster.environments.current import PACKAGES, installed
-from muster.environments.resolve import Resolved, Site, resolve
+from muster.environments.resolve import Resolved, Site, image_of, resolve
 from muster.environments.venvs.recipe import key_of, normalised, without_secrets
 from muster.environments.venvs.steps import steps
 from muster.errors import JobError
@@ -242,6 +242,17 @@ def test_the_submitting_python_stands_in_where_it_has_what_is_needed() -> None:
 
 def test_what_this_python_has_is_told_by_its_metadata() -> None:
     assert set(installed()) <= set(PACKAGES)
+
+
+def test_the_image_of_an_environment_is_known_before_it_is_resolved() -> None:
+    stored = {"image": "python:3.11", "pip": ["six"]}
+
+    def image(environment: Any) -> str:
+        return image_of(environment, lambda name, version: stored if (name, version) == ("mine", "2") else None)
+
+    assert image("azureml:mine:2") == image({"name": "mine:2"}) == image({"name": "mine:2", "pip": []}) == "python:3.11"
+    assert image({"name": "mine:2", "image": "me/train"}) == "me/train"
+    assert image({"name": "mine:2", "pip": ["six"]}) == image("sklearn") == image(None) == ""
 
 
 def test_a_registered_environment_wins_and_may_be_asked_for_by_version() -> None:
