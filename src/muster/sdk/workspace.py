@@ -167,6 +167,8 @@ class Workspace:
             return known
         address = self._door.url
         os.environ["MLFLOW_TRACKING_TOKEN"] = self.client.calls.address.token
+        # Behind the address is no page that MLflow's links would lead to.
+        os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
         return address
 
     @cached_property
