@@ -15,7 +15,6 @@ _OWN = {
     "MLFLOW_TRACKING_URI": "http://127.0.0.1:1/rank/0",
     "MLFLOW_RUN_ID": "mine",
     "MLFLOW_TRACKING_TOKEN": "secret",
-    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
 _SERVICE = """
 import os
@@ -28,12 +27,15 @@ def start_run(run_id=None):
     global current
     current = run_id or os.environ.pop("MLFLOW_RUN_ID", None)
     return current, os.environ.get("MLFLOW_TRACKING_TOKEN")
-def links(): return os.environ.get("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT")
 def active_run(): return current
 def end_run(): globals().update(current=None)
 def _get_or_start_run(): return (current,) if current else start_run()
 def log_metric(): return _get_or_start_run()[0]
 current = None
+"""
+_CLIENT = """
+class TrackingServiceClient:
+    def _log_url(self, run_id): print("View run", run_id)
 """
 _TORCH = """
 def _get_default_serialization_format(export_model): return "pt2"
@@ -43,7 +45,10 @@ _SKLEARN = """
 def _get_default_serialization_format(): return "skops"
 def save(): return _get_default_serialization_format()
 """
-_START = "import mlflow.tracking._tracking_service.utils as service, mlflow.tracking.fluent as fluent, os; "
+_START = (
+    "import mlflow.tracking._tracking_service.utils as service, mlflow.tracking._tracking_service.client as client; "
+    "import mlflow.tracking.fluent as fluent, os; "
+)
 
 
 @pytest.fixture
@@ -53,6 +58,7 @@ def client(tmp_path: Path) -> Path:
     service = tmp_path / "packages" / "mlflow" / "tracking" / "_tracking_service"
     service.mkdir(parents=True)
     (service / "utils.py").write_text(_SERVICE)
+    (service / "client.py").write_text(_CLIENT)
     (service.parent / "fluent.py").write_text(_FLUENT)
     (tmp_path / "packages" / "mlflow" / "pytorch.py").write_text(_TORCH)
     (tmp_path / "packages" / "mlflow" / "sklearn.py").write_text(_SKLEARN)
@@ -92,9 +98,13 @@ def test_what_is_logged_while_no_run_is_active_belongs_to_musters_run(client: Pa
 def test_a_store_that_the_script_chose_gets_runs_of_its_own(client: Path, choice: str) -> None:
     done = said(client, f"{choice}; print(fluent.start_run()); print(fluent.start_run('asked'))")
     assert done.stdout == "(None, None)\n('asked', None)\n"
-    # A link to the script's own store leads somewhere.
-    assert said(client, f"{choice}; fluent.start_run(); print(fluent.links())").stdout == "None\n"
     assert done.stderr.count("keeps this script's runs at sqlite:///mlflow.db") == 1
+    # A link to the script's own store leads somewhere.
+    assert said(client, f"{choice}; client.TrackingServiceClient()._log_url('x')").stdout == "View run x\n"
+
+
+def test_no_links_to_the_ranks_own_address_are_printed(client: Path) -> None:
+    assert said(client, "client.TrackingServiceClient()._log_url('x')").stdout == ""
 
 
 def test_the_address_of_azure_ml_stands_for_the_workspaces(client: Path) -> None:

@@ -49,8 +49,6 @@ class Listener:
             "MLFLOW_TRACKING_TOKEN": self.secret,
             "MLFLOW_RUN_ID": self._attempt.order.run,
             "MLFLOW_EXPERIMENT_NAME": self._experiment,
-            # The address ends with the attempt: links to it in the log would lead nowhere.
-            "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
         }
 
     def start(self) -> None:

@@ -7,6 +7,7 @@
 - What is logged while no run is active belongs to Muster's run, also after one has ended (autologging ends the run that
   it started): the client forgets `MLFLOW_RUN_ID` when it first uses it, and would make a run of its own.
 - The address of an Azure ML workspace stands for the one that the rank already has.
+- No links to a run's page are printed: the rank's address ends with the attempt, and has no pages.
 - `log_model(model, "model")` keeps models of scikit-learn and PyTorch in the format of MLflow before 3.14, also where
   the client's default has become one that needs `skops` or an `input_example`.
 """
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
     from typing import Any, Optional
 
 _ADDRESS, _RUN, _TOKEN = "MLFLOW_TRACKING_URI", "MLFLOW_RUN_ID", "MLFLOW_TRACKING_TOKEN"
-_NO_LINKS = "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"
-_OWN = {name: os.environ.get(name) for name in (_ADDRESS, _RUN, _TOKEN, _NO_LINKS)}
+_OWN = {name: os.environ.get(name) for name in (_ADDRESS, _RUN, _TOKEN)}
 
 
 class _Finder:
@@ -85,7 +85,7 @@ def _start_runs_elsewhere(module: "ModuleType") -> None:
         address = _address()
         if _OWN[_RUN] and address not in (None, _OWN[_ADDRESS]) and os.environ.get(_RUN) == _OWN[_RUN]:
             _say("MLflow keeps this script's runs at {}, as the script says, and not with Muster's run".format(address))
-            for name in (_RUN, _TOKEN, _NO_LINKS):
+            for name in (_RUN, _TOKEN):
                 if os.environ.get(name) == _OWN[name]:
                     os.environ.pop(name, None)
         return start(*args, **kwargs)
@@ -107,6 +107,19 @@ def _log_to_the_own_run(module: "ModuleType") -> None:
         return find(*args, **kwargs)
 
     module._get_or_start_run = _get_or_start_run  # type: ignore[attr-defined]
+
+
+def _print_no_links(module: "ModuleType") -> None:
+    client = getattr(module, "TrackingServiceClient", None)
+    log = getattr(client, "_log_url", None)
+    if client is None or log is None:
+        return
+
+    @wraps(log)
+    def _log_url(self: "Any", *args: "Any", **kwargs: "Any") -> "Any":
+        return None if _address() == _OWN[_ADDRESS] else log(self, *args, **kwargs)
+
+    client._log_url = _log_url
 
 
 def _keep_formats(module: "ModuleType") -> None:
@@ -138,6 +151,7 @@ _FORMATS = {"mlflow.pytorch": "pickle", "mlflow.sklearn": "cloudpickle"}
 _CHANGES = {
     **dict.fromkeys(_FORMATS, _keep_formats),
     "mlflow.store.artifact.artifact_repo": _widen_paths,
+    "mlflow.tracking._tracking_service.client": _print_no_links,
     "mlflow.tracking._tracking_service.utils": _stay_in_the_workspace,
     "mlflow.tracking.fluent": _start_runs_elsewhere,
 }
