@@ -79,6 +79,11 @@ def _invocation(path: Path) -> tuple[str, ...]:
         return (f"./{path.name}",)
     if path.suffix == ".sh":
         return ("bash", path.name)
+    if path.suffix == ".runconfig":
+        raise JobError(
+            f"{path} is a run configuration of Azure ML v1, not a job",
+            f"Load it in Python, and submit it with a ScriptRunConfig: RunConfiguration.load('.', {path.stem!r}).",
+        )
     raise JobError(
         f"{path} is neither a Python script (.py), nor a job file (.yml, .yaml), nor a program that may be executed.",
         f"Make it one with `chmod +x {path}`.",

@@ -113,6 +113,7 @@ def test_scripts_of_notebooks_complete(corpus: Path) -> None:
     assert (
         "local AmlCompute True Succeeded" in said["workspace_calls.py"]
         and "the same: True" in said["workspace_calls.py"]
+        and "found again True" in said["workspace_calls.py"]
     )
     assert "Completed {'alpha': 0.03" in said["interactive.py"] and "outputs/model.txt" in said["interactive.py"]
     assert "['/numbers.csv']" in said["outputs.py"] and "by input ['/numbers.csv']" in said["tabular.py"]
