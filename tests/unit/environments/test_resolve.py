@@ -281,6 +281,7 @@ def test_packages_and_a_python() -> None:
     ("environment", "message"),
     [
         ({"pip": ["six", "six = 1"]}, "environment.pip[1]: 'six = 1' is not a requirement"),
+        ({"pip": ["./dist/mine-1.0-py3-none-any.whl"]}, "begin the command with `pip install ./NAME &&`"),
         ({"pip": ["-e ."]}, "'-e .': the nodes have no such folder"),
         ({"pip": ["--no-binary :all:"]}, "this option of pip cannot be used here; allowed: --index-url"),
         ({"python": "3.6", "strict": True}, "environment.python: Python 3.6 is too old: ranks run in Python 3.8"),
