@@ -127,6 +127,7 @@ def test_scripts_of_notebooks_complete(corpus: Path) -> None:
     assert (folder / "got-one/named-outputs/kept/numbers.csv").exists()
     assert "files ['numbers.csv']" in said["upload_again.py"] and "kept in ['/said.txt']" in said["upload_again.py"]
     assert "referenced ['numbers.csv']" in said["data_reference.py"]
+    assert "components are run, not registered" in said["v2_component.py"]
     # Whichever script made it first said how large it is.
     assert "cpu-cluster of type amlcompute, the compute size is Standard_D" in said["v2_command.py"]
 
