@@ -87,7 +87,8 @@ def check_data(spec: JobSpec) -> list[str]:
                 hint = f"Register it with `muster model register`, or give another place: --input {name}=PATH."
             raise JobError(f"inputs.{name}: {error.message}", hint) from error
         except JobError as error:
-            raise JobError(f"inputs.{name}: {error.message}", error.hint) from error
+            hint = f"{error.hint or ''} --input {name}=PATH gives a file or folder of yours.".strip()
+            raise JobError(f"inputs.{name}: {error.message}", hint) from error
     return notices
 
 
