@@ -9,7 +9,7 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
-from muster.runtime.azureml_names import MODULES, SHARED, WHOLE, refusal
+from muster.runtime.azureml_names import MODULES, REFUSED, SHARED, WHOLE, refusal
 
 
 def install() -> None:
@@ -24,6 +24,18 @@ class Refused(ImportError):
 
 class RefusedModule(Refused, ModuleNotFoundError):
     """The same of a whole module."""
+
+
+class RefusedName(type):
+    """A name that a script may import, as notebooks do with more than they use: using it says what to do instead."""
+
+    def __call__(cls, *args: object, **kwargs: object) -> object:
+        raise Refused(cls.__doc__ or "")
+
+    def __getattr__(cls, name: str) -> object:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise Refused(cls.__doc__ or "")
 
 
 class MusterFinder(MetaPathFinder):
@@ -66,6 +78,8 @@ def _missing(module: str, names: Sequence[str]) -> object:
         # `import azureml.core.run` asks the package for the module first.
         if name.startswith("__") or f"{module}.{name}" in MODULES:
             raise AttributeError(name)
+        if f"{module}.{name}" in REFUSED and name[:1].isupper():
+            return RefusedName(name, (), {"__doc__": refusal(f"{module}.{name}", verb="used")})
         # Of an AttributeError `from … import …` would drop the text.
         raise Refused(refusal(f"{module}.{name}", names), name=f"{module}.{name}")
 

@@ -14,6 +14,7 @@ import yaml
 
 from muster.errors import JobError
 from muster.job.environmentfile import environment_of, is_environment_file
+from muster.job.mlproject import NAME as PROJECT
 from muster.job.translation.launchers import NAMES as LAUNCHERS
 from muster.wire.codec import Json
 
@@ -49,7 +50,7 @@ class Overrides:
 
 
 def is_job_file(target: str) -> bool:
-    return target.lower().endswith(JOB_FILE_SUFFIXES)
+    return target.lower().endswith(JOB_FILE_SUFFIXES) or Path(target).name == PROJECT
 
 
 def script_job(target: str, arguments: Sequence[str]) -> dict[str, Json]:
@@ -78,6 +79,11 @@ def _invocation(path: Path) -> tuple[str, ...]:
         return (f"./{path.name}",)
     if path.suffix == ".sh":
         return ("bash", path.name)
+    if path.suffix == ".runconfig":
+        raise JobError(
+            f"{path} is a run configuration of Azure ML v1, not a job",
+            f"Load it in Python, and submit it with a ScriptRunConfig: RunConfiguration.load('.', {path.stem!r}).",
+        )
     raise JobError(
         f"{path} is neither a Python script (.py), nor a job file (.yml, .yaml), nor a program that may be executed.",
         f"Make it one with `chmod +x {path}`.",

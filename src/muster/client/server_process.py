@@ -24,6 +24,12 @@ _KEPT = (
     "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY",
     "DOCKER_HOST", "CONTAINERS_CONF", "CONTAINERS_REGISTRIES_CONF", "CONTAINERS_STORAGE_CONF",
     "OTEL_EXPORTER_OTLP_ENDPOINT",
+    # Where packages and interpreters come from, and where environments are kept: as `--dry-run` sees it.
+    "XDG_CACHE_HOME", "XDG_CONFIG_DIRS", "PYENV_ROOT",
+    "PIP_CONFIG_FILE", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_NO_INDEX", "PIP_TRUSTED_HOST",
+    "PIP_CERT", "PIP_CLIENT_CERT", "PIP_PROXY", "PIP_RETRIES", "PIP_DEFAULT_TIMEOUT", "PIP_CACHE_DIR",
+    "UV_DEFAULT_INDEX", "UV_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS", "UV_NO_INDEX",
+    "UV_INSECURE_HOST", "UV_CACHE_DIR", "UV_PYTHON_INSTALL_DIR",
 )  # fmt: skip
 _MOST_WORDS = 4096
 meanwhile: Callable[[str], AbstractContextManager[object]] = nullcontext

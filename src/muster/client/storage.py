@@ -169,9 +169,15 @@ class Storage(Group):
 
         The address of `asset` is empty: it is determined here.
         """
-        self._check_free(source, asset)
-        if (same := self._same_as_newest(source, asset)) is not None:
-            return same
+        _check_kind(source, asset)
+        known = self._known(asset)
+        if known is not None and _holds(known, source, asset):
+            return known
+        if known is not None and asset.version is not None:
+            raise Conflict(
+                f"the data asset {asset.name}:{asset.version} exists with other data, and what exists never changes",
+                "Leave the version out for the next one.",
+            )
         folder = f"assets/{asset.name}/{os.urandom(6).hex()}"
         files = self.upload(source, store, folder, progress)
         is_file = source.is_file()
@@ -184,40 +190,12 @@ class Storage(Group):
             )
         )
 
-    def _same_as_newest(self, source: Path, asset: NewAsset) -> AssetView | None:
-        """The newest version if it has the same files; hashes only where their number and size are equal."""
-        if asset.version is not None:
-            return None
+    def _known(self, asset: NewAsset) -> AssetView | None:
+        """The version that is named, otherwise the newest: the same data again is that one."""
         try:
-            newest = self.asset(asset.name, None)
+            return self.asset(asset.name, asset.version)
         except NotFound:
             return None
-        files = list(local_files(source))
-        total = sum(file.stat().st_size for _, file in files)
-        is_file = source.is_file()
-        kind = asset.type or ("uri_file" if is_file else "uri_folder")
-        if newest.digest is None or (newest.num_files, newest.size, newest.type) != (len(files), total, kind):
-            return None
-        measured = [(name, measure(file)) for name, file in files]
-        entries = [FileEntry("" if is_file else name, found.size, found.sha256) for name, found in measured]
-        return newest if digest_of(entries) == newest.digest else None
-
-    def _check_free(self, source: Path, asset: NewAsset) -> None:
-        """Refuse before the upload what would be refused after it."""
-        check_asset_name(asset.name)
-        if asset.type and source.exists() and source.is_file() != (asset.type == "uri_file"):
-            is_now = "a file" if source.is_file() else "a folder"
-            raise JobError(f"{source} is {is_now}, and the type given is {asset.type}", "Leave the type out.")
-        if not asset.version:
-            return
-        try:
-            self.asset(asset.name, asset.version)
-        except NotFound:
-            return
-        raise Conflict(
-            f"the data asset {asset.name}:{asset.version} exists, and what exists never changes",
-            "Leave the version out for the next one.",
-        )
 
     def download_asset(
         self,
@@ -303,3 +281,24 @@ def _data(store: str, path: str) -> str:
 
 def _asset_path(name: str, version: str) -> str:
     return f"/assets/{check_asset_name(name)}/versions/{segment(version, 'version')}"
+
+
+def _check_kind(source: Path, asset: NewAsset) -> None:
+    """Refuse before the upload what would be refused after it."""
+    check_asset_name(asset.name)
+    if asset.type and source.exists() and source.is_file() != (asset.type == "uri_file"):
+        is_now = "a file" if source.is_file() else "a folder"
+        raise JobError(f"{source} is {is_now}, and the type given is {asset.type}", "Leave the type out.")
+
+
+def _holds(known: AssetView, source: Path, asset: NewAsset) -> bool:
+    """Whether a version has these files; hashes only where their number and size are equal."""
+    files = list(local_files(source))
+    total = sum(file.stat().st_size for _, file in files)
+    is_file = source.is_file()
+    kind = asset.type or ("uri_file" if is_file else "uri_folder")
+    if known.digest is None or (known.num_files, known.size, known.type) != (len(files), total, kind):
+        return False
+    measured = [(name, measure(file)) for name, file in files]
+    entries = [FileEntry("" if is_file else name, found.size, found.sha256) for name, found in measured]
+    return digest_of(entries) == known.digest

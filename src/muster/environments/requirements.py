@@ -40,9 +40,7 @@ def read(lines: Iterable[str]) -> Wanted:
         elif _ADDRESS.fullmatch(text) or _is_requirement(text):
             requirements.append(text)
         else:
-            problems.append(
-                (index, f"{text!r} is not a requirement; write one such as numpy, numpy==2.1 or numpy>=2,<3")
-            )
+            problems.append((index, _why_none(text)))
     return Wanted(tuple(dict.fromkeys(requirements)), tuple(dict.fromkeys(options)), tuple(problems))
 
 
@@ -57,6 +55,15 @@ def _is_requirement(text: str) -> bool:
 def _spaced(text: str) -> str:
     """`--index-url=X` and `--index-url X` are the same."""
     return re.sub(r"^(--[a-z-]+)=", r"\1 ", text)
+
+
+def _why_none(text: str) -> str:
+    if text.startswith((".", "/", "~")) or text.endswith((".whl", ".tar.gz", ".zip")):
+        return (
+            f"{text!r}: the nodes have no such file or folder; put it into `code`, and begin the command with "
+            f"`pip install ./NAME &&`"
+        )
+    return f"{text!r} is not a requirement; write one such as numpy, numpy==2.1 or numpy>=2,<3"
 
 
 def _why_not(option: str, text: str) -> str:

@@ -90,6 +90,22 @@ def _resolve(environment: str | EnvironmentSpec | None, site: Site) -> Resolved:
     return _by_name(environment.name or "", site)
 
 
+_SOURCES = ("image", "build", "conda_file", "python", "pip", "pip_requirements_file")
+"""What describes an environment that has more than a name."""
+
+
+def image_of(environment: Json, registered: Registered) -> str:
+    """The image that an environment names, also one that is registered; empty where it names none."""
+    described = {"name": environment} if isinstance(environment, str) else environment
+    if not isinstance(described, Mapping):
+        return ""
+    name = described.get("name")
+    if isinstance(name, str) and not any(described.get(source) for source in _SOURCES):
+        described = registered(names.bare(name), names.version_of(name)) or {}
+    image = described.get("image")
+    return image if isinstance(image, str) else ""
+
+
 def _by_name(name: str, site: Site) -> Resolved:
     short, version = names.bare(name), names.version_of(name)
     stored = site.registered(short, version)

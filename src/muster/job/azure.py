@@ -43,6 +43,10 @@ def settle(data: Mapping[str, Json]) -> Settled:
         changed["resources"] = resources
         if dropped:
             left_out[("resources", "docker_args")] = f"{dropped}: Muster itself decides that for its containers"
+    if reason := _a_node_for_each_server(changed):
+        # Alone, the number of workers is that of nodes.
+        changed["resources"] = {k: v for k, v in _mapping(changed, "resources").items() if k != "instance_count"}
+        left_out[("resources", "instance_count")] = reason
     for section, modes in (("inputs", _INPUT_MODES), ("outputs", _OUTPUT_MODES)):
         if items := _mapping(changed, section):
             is_output = section == "outputs"
@@ -52,6 +56,17 @@ def settle(data: Mapping[str, Json]) -> Settled:
         changed["services"] = {name: item for name, item in found.items() if not _service_reason(item)}
         left_out |= {("services", name): reason for name, item in found.items() if (reason := _service_reason(item))}
     return replace(kept, data=changed, left_out=left_out)
+
+
+def _a_node_for_each_server(data: Mapping[str, Json]) -> str:
+    """Why fewer nodes are held than a job of TensorFlow says, where it counts one for each parameter server, too."""
+    described, nodes = _mapping(data, "distribution"), _mapping(data, "resources").get("instance_count")
+    workers, servers = described.get("worker_count"), described.get("parameter_server_count")
+    if str(described.get("type")).lower() != "tensorflow" or not isinstance(workers, int) or not servers:
+        return ""
+    if not isinstance(servers, int) or nodes != workers + servers:
+        return ""
+    return f"parameter servers share the nodes of workers, so {workers} are held"
 
 
 def left_out_notice(settled: Settled, where: Mapping[Path, int] | None = None) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import difflib
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from muster.errors import JobError
 from muster.job.mpirun import MpiLine, read_mpirun
@@ -24,6 +25,8 @@ SETTINGS = (
     "caffe2Settings",
 )
 _MPI = ("horovodSettings", "customMpiSettings", "chainerSettings", "cntkSettings")
+# What reads a toolkit's own file, up to the file.
+_CONFIGURED = {"cntkSettings": "cntk configFile=", "caffeSettings": "caffe train --solver="}
 _JOB_KEYS = {
     *SETTINGS,
     *("nodeCount", "cluster", "experimentName", "name", "schedulingPriority", "priority", "constraints"),
@@ -43,7 +46,7 @@ _FILE_SERVER_KEYS = ("dataDisks", "sshConfiguration")
 _ROOT = re.compile(r"\$\{?AZ_BATCHAI_(?:JOB_)?MOUNT_ROOT\}?")
 _MOUNTED = re.compile(_ROOT.pattern + r"/([A-Za-z0-9_.-]+)")
 _NOISE = re.compile(r"\s*(echo|cat|ifconfig|ibv_devinfo|nvidia-smi|env|printenv|hostname|source\s+\S*mpivars\S*)\b")
-_SCRIPT = re.compile(r"""(?<![^\s"'])([\w.-]+(?:/[\w.-]+)+\.(?:py|sh))(?![^\s"'])""")
+_SCRIPT = re.compile(r"""(?<![^\s"'])([\w.-]+(?:/[\w.-]+)*\.(?:py|sh))(?![^\s"'])""")
 _PRIORITIES = {"low": "low", "normal": "medium", "high": "high"}
 _WALL_CLOCK = re.compile(r"(?:(\d+)\.)?(\d+):(\d+):(\d+)")
 _ISO_PERIOD = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?")
@@ -75,8 +78,8 @@ def is_batch_ai(data: Mapping[str, Json]) -> bool:
     return any(key in inner for key in (*SETTINGS, *_CLUSTER_KEYS, *_FILE_SERVER_KEYS)) and "command" not in data
 
 
-def translate(data: Mapping[str, Json], is_folder: Callable[[str], bool]) -> Translated:
-    """The job; `is_folder` says whether a path beside the file is there. Raises JobError for what is no job."""
+def translate(data: Mapping[str, Json], base_dir: Path) -> Translated:
+    """The job of a file in `base_dir`; raises JobError for what is no job."""
     properties = _properties(data)
     if any(key in properties for key in _CLUSTER_KEYS):
         hint = "Make the cluster with `muster cluster create NAME --file FILE`, then run the job."
@@ -88,17 +91,17 @@ def translate(data: Mapping[str, Json], is_folder: Callable[[str], bool]) -> Tra
     if len(given) != 1:
         said = " and ".join(given) or "no settings"
         raise JobError(f"the job has {said}; exactly one is needed", f"Give one of {', '.join(SETTINGS)}.")
-    return _Translation(properties, given[0], is_folder).whole()
+    return _Translation(properties, given[0], base_dir).whole()
 
 
 class _Translation:
     """One job, part by part."""
 
-    def __init__(self, properties: Mapping[str, Json], kind: str, is_folder: Callable[[str], bool]) -> None:
+    def __init__(self, properties: Mapping[str, Json], kind: str, base_dir: Path) -> None:
         self._properties = properties
         self._kind = kind
         self._settings = _mapping(properties, kind)
-        self._is_folder = is_folder
+        self._base_dir = base_dir
         self._notices: list[str] = []
         self._inputs: dict[str, Json] = {}
         self._outputs: dict[str, Json] = {}
@@ -162,7 +165,7 @@ class _Translation:
         inner = _ROOT.sub("", path).lstrip("/") if _ROOT.match(path) else ""
         if not inner:
             return path
-        if self._is_folder(inner):
+        if (self._base_dir / inner).is_dir():
             return inner
         mount, _, rest = inner.partition("/")
         return f"azureml://datastores/{mount}/paths/{rest}"
@@ -177,9 +180,8 @@ class _Translation:
             self._links.append(f'ln -sfn "$MUSTER_INPUT_{name}" "$AZ_BATCHAI_MOUNT_ROOT"/{shlex.quote(mount)}')
 
     def _is_beside(self, command: str) -> bool:
-        """Whether the command names a script in a folder beside the file (Batch AI had them in mounts alone)."""
-        scripts = _SCRIPT.findall(command)
-        return any(self._is_folder(script.rpartition("/")[0]) for script in scripts)
+        """Whether the command names a script beside the file (Batch AI had them in mounts alone)."""
+        return any((self._base_dir / script).is_file() for script in _SCRIPT.findall(command))
 
     # The command
 
@@ -225,10 +227,13 @@ class _Translation:
     def _line(self) -> str:
         if line := _text(self._settings, "commandLine"):
             return line
-        script = _text(self._settings, "pythonScriptFilePath") or _text(self._settings, "configFilePath")
-        if not script:
-            raise JobError(f"{self._kind} has neither commandLine nor pythonScriptFilePath", "Add one of them.")
-        return f"{self._python()} {_quoted(script)} {_text(self._settings, 'commandLineArgs')}".rstrip()
+        arguments = _text(self._settings, "commandLineArgs")
+        if script := _text(self._settings, "pythonScriptFilePath"):
+            return f"{self._python()} {_quoted(script)} {arguments}".rstrip()
+        configuration = _text(self._settings, "configFilePath")
+        if configuration and self._kind in _CONFIGURED:
+            return f"{_CONFIGURED[self._kind]}{_quoted(configuration)} {arguments}".rstrip()
+        raise JobError(f"{self._kind} has neither commandLine nor pythonScriptFilePath", "Add one of them.")
 
     def _python(self) -> str:
         if path := _text(self._settings, "pythonInterpreterPath"):

@@ -1,4 +1,4 @@
-"""Files that describe an environment: Azure ML's own, conda files, requirement files, Dockerfiles, other job files."""
+"""Files that describe an environment: Azure ML's, MLflow's, conda files, requirements, Dockerfiles, other job files."""
 
 from __future__ import annotations
 
@@ -39,6 +39,8 @@ def environment_of(path: Path) -> Json:
     if "dockerfile" in file.name.lower():
         return {"name": label, "build": {"path": str(file.parent), "dockerfile_path": file.name}}
     content = _content(file)
+    if "build_dependencies" in content or ("python" in content and "dependencies" in content):
+        return _absolute(_of_mlflow(label, content), file.parent)
     if "dependencies" in content:
         return {"name": label, "conda_file": str(file)}
     if "command" in content:
@@ -47,6 +49,12 @@ def environment_of(path: Path) -> Json:
             return environment_of(file.parent / inner.removeprefix("file:"))
         return _absolute(inner, file.parent) if isinstance(inner, Mapping) else inner
     return _absolute({"name": label, **content}, file.parent)
+
+
+def _of_mlflow(label: str, content: Mapping[str, Json]) -> dict[str, Json]:
+    """MLflow's `python_env.yaml`; what pip itself is built with (`build_dependencies`) is Muster's to decide."""
+    python = {"python": content["python"]} if content.get("python") else {}
+    return {"name": label, **python, "pip": content.get("dependencies") or []}
 
 
 def _content(file: Path) -> dict[str, Json]:
@@ -59,7 +67,10 @@ def _content(file: Path) -> dict[str, Json]:
         raise JobError(f"the environment file {file} cannot be read: {error}", _HINT) from error
     if not isinstance(root, MappingNode):
         raise JobError(f"{file}: this is no environment", _HINT)
-    return {key: _plain(value) for key, _, value in root.pairs()}
+    found = {key: _plain(value) for key, _, value in root.pairs()}
+    python = root.find("python")
+    # A version is text: 3.10.
+    return {**found, "python": python[1].written} if python and isinstance(python[1], ScalarNode) else found
 
 
 def _plain(node: Node) -> Json:

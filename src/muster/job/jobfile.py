@@ -8,9 +8,8 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from muster.errors import JobError
-from muster.job import refusal
+from muster.job import batchai, mlproject, refusal
 from muster.job.azure import left_out_notice, older, settle
-from muster.job.batchai import is_batch_ai, translate
 from muster.job.document import MAX_BYTES, BadDocument, MappingNode, Node, ScalarNode, SequenceNode, read_document
 from muster.job.environmentfile import with_environment_file
 from muster.job.explain import make_spec
@@ -119,15 +118,17 @@ def parse_job(text: str, source: str = "job.yml", base_dir: str | Path = ".") ->
 
 def _document(text: str, source: str, base_dir: Path) -> JobDocument:
     root = _root(text, source)
-    data = _mapping(root, ())
-    if not is_batch_ai(data):
-        return JobDocument(older(data), base_dir, source, root)
+    data, notices = _mapping(root, ()), []
     try:
-        # Below another key, so that no value is taken as text.
-        job = translate(_mapping(root, ("",)), lambda path: (base_dir / path).is_dir())
+        if batchai.is_batch_ai(data):
+            # Below another key, so that no value is taken as text.
+            job = batchai.translate(_mapping(root, ("",)), base_dir)
+            data, notices = job.data, job.notices
+        elif mlproject.is_ml_project(data):
+            data = mlproject.translate(_mapping(root, ("",)))
     except JobError as error:
         raise JobError(f"{source}: {error.message}", error.hint) from error
-    return JobDocument(job.data, base_dir, source, root, tuple(f"{source}: {notice}" for notice in job.notices))
+    return JobDocument(older(data), base_dir, source, root, tuple(f"{source}: {notice}" for notice in notices))
 
 
 def _root(text: str, source: str) -> MappingNode:

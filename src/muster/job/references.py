@@ -121,6 +121,8 @@ def _split(text: str) -> Iterator[str | Reference]:
 
 def _reference(body: str) -> Reference:
     kind, _, name = body.strip().partition(".")
+    # As the first files of v2 had it: an input is its path.
+    name = name if kind == "secrets" else name.removesuffix(".path")
     if kind in _FOREIGN:
         raise BadExpression(f"${{{{{body}}}}} {_FOREIGN[kind]}", "Use ${{inputs.NAME}} or ${{outputs.NAME}}.")
     if kind not in ("inputs", "outputs", "secrets") or not IDENTIFIER.fullmatch(name):

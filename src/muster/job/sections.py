@@ -54,6 +54,7 @@ FILES_THAT_ARE_NO_JOBS = {
     "workspace": ("a workspace", "Make one here: `muster init`."),
 }
 """Files of Azure ML that somebody may take for a job: what they are, and what is done with each."""
+_PACKAGES = ("a list of packages", "Give it to a script or a job: `muster run train.py --environment FILE`.")
 
 _SECTIONS: dict[Path, tuple[type[BaseModel], ...]] = {
     (): (JobSpec,),
@@ -120,8 +121,8 @@ _REFUSED: dict[Path, dict[str, tuple[str, str]]] = {
         "objective": (_SWEEP, _REMOVE),
         "sampling_algorithm": (_SWEEP, _REMOVE),
         "early_termination": (_SWEEP, _REMOVE),
-        "trial": (_SWEEP, _REMOVE),
-        "jobs": (_PIPELINE, _REMOVE),
+        "trial": (_SWEEP, KINDS_THAT_CANNOT_RUN["sweep"]),
+        "jobs": (_PIPELINE, _ONE_BY_ONE),
         "settings": (_PIPELINE, _REMOVE),
         "component": (
             "names a component, which belongs to a pipeline",
@@ -168,13 +169,15 @@ CONTAINER_ARGS_LEFT_OUT = {
 
 
 def no_job(data: Mapping[str, Json]) -> tuple[str, str] | None:
-    """What a file of Azure ML is that is no job, and what is done with it; None for all others."""
+    """What a file is that is no job, and what is done with it; None for all others."""
     schema = data.get("$schema")
     name = schema.rpartition("/")[2].lower() if isinstance(schema, str) else ""
     if "command" in data or "job" in name or "component" in name:
         return None
     if "create_job" in data or "trigger" in data:
         return FILES_THAT_ARE_NO_JOBS["schedule"]
+    if "dependencies" in data:
+        return _PACKAGES
     found = [kind for kind in FILES_THAT_ARE_NO_JOBS if kind in name]
     return FILES_THAT_ARE_NO_JOBS[max(found, key=len)] if found else None
 

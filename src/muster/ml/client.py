@@ -17,7 +17,7 @@ from muster.job.rules import is_address
 from muster.ml import entities
 from muster.ml.batch import BatchDeployments, BatchEndpoints
 from muster.ml.batch_entities import BatchDeployment, BatchEndpoint
-from muster.ml.command import Command
+from muster.ml.command import Command, Component
 from muster.ml.datastores import AzureBlobDatastore, Datastores
 from muster.ml.jobs import Job, Jobs
 from muster.ml.online import OnlineDeployments, OnlineEndpoints
@@ -104,8 +104,8 @@ class MLClient:
         return Datastores(self.workspace)
 
     @property
-    def components(self) -> Any:
-        raise JobError("components are run, not registered", "load_component(FILE)(input=…) gives a job.")
+    def components(self) -> Components:
+        return Components()
 
     @cached_property
     def online_endpoints(self) -> OnlineEndpoints:
@@ -145,6 +145,8 @@ class MLClient:
 
     def create_or_update(self, entity: Any, **kwargs: Any) -> Any:
         """Submit a job, or keep an environment, data, a model or a datastore."""
+        if isinstance(entity, Component):
+            return self.components.create_or_update(entity)
         if isinstance(entity, (Command, Job)):
             return self.jobs.create_or_update(entity, **kwargs)
         if isinstance(entity, entities.Environment):
@@ -157,6 +159,18 @@ class MLClient:
             return self.datastores.create_or_update(entity)
         hint = "Jobs, environments, data, models and datastores can; endpoints by begin_create_or_update."
         raise JobError(f"a {type(entity).__name__} cannot be created", hint)
+
+
+class Components(Operations):
+    """`ml_client.components`: there is no registry of them; scripts go on with what they read from a file."""
+
+    def create_or_update(self, component: Component, **kwargs: Any) -> Component:
+        """The same component, which is not kept."""
+        tell(f"the component {component.name or 'without a name'} is used as it is: components are run, not registered")
+        return component
+
+    def get(self, name: str, version: str | None = None, label: str | None = None) -> Component:
+        raise JobError("components are run, not registered", "load_component(FILE)(input=…) gives a job.")
 
 
 class Environments(Operations):

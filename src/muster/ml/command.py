@@ -166,6 +166,10 @@ class Command:
         return LoadedJob(spec, (notice,) if notice else (), self.base_dir)
 
 
+class Component(Command):
+    """A component file; calling it with inputs gives a job."""
+
+
 def command(
     *,
     command: str | None = None,

@@ -15,7 +15,7 @@ from muster.job.environmentfile import environment_of
 from muster.job.jobfile import read_job_file
 from muster.job.modelfile import read_model_file
 from muster.ml.batch_entities import BatchDeployment, BatchEndpoint, ModelBatchDeployment
-from muster.ml.command import Command
+from muster.ml.command import Command, Component
 from muster.ml.datastores import AzureBlobDatastore, AzureDataLakeGen2Datastore, AzureFileDatastore
 from muster.ml.entities import AmlCompute, Data, Environment, Model
 from muster.ml.online_entities import (
@@ -50,9 +50,10 @@ def load_job(
     return Command(values, Path(relative_origin) if relative_origin else document.base_dir)
 
 
-def load_component(source: str | os.PathLike[str], **kwargs: Any) -> Command:
+def load_component(source: str | os.PathLike[str], **kwargs: Any) -> Component:
     """A component file; calling what this returns with inputs gives a job."""
-    return load_job(source, **kwargs)
+    read = load_job(source, **kwargs)
+    return Component(read.values, read.base_dir)
 
 
 def load_environment(source: str | os.PathLike[str], **kwargs: Any) -> Environment:

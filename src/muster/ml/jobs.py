@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,6 +24,8 @@ from muster.sdk.run import Run
 from muster.sdk.workspace import Workspace
 from muster.storage.addresses import parse_address
 from muster.wire.codec import Json
+
+_LOOK_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -135,6 +138,28 @@ class Validation:
         return not self.error_messages
 
 
+class Ending(Done):
+    """A job that is being cancelled: its ranks get half a minute to end."""
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(None)
+        self._run = run
+
+    def result(self, timeout: float | None = None) -> None:
+        """Wait until it has ended."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not self.done():
+            if deadline is not None and time.monotonic() > deadline:
+                raise TimeoutError(f"{self._run.id} has not ended after {timeout:g} s")
+            time.sleep(_LOOK_S)
+
+    def wait(self, timeout: float | None = None) -> None:
+        self.result(timeout)
+
+    def done(self) -> bool:
+        return self._run.done()
+
+
 class Jobs(Operations):
     """`ml_client.jobs`."""
 
@@ -203,8 +228,9 @@ class Jobs(Operations):
         return {key: _service(job.name, key, item) for key, item in found.items()}
 
     def begin_cancel(self, name: str, **kwargs: Any) -> Done:
-        self.get(name).run.cancel()
-        return Done(None)
+        run = self.get(name).run
+        run.cancel()
+        return Ending(run)
 
     def download(
         self, name: str, *, download_path: str | Path = ".", output_name: str | None = None, all: bool = False

@@ -158,7 +158,7 @@ MODULES: Mapping[str, Mapping[str, str]] = {
     "azure.ai": {},
     "azure.ai.ml": dict.fromkeys(("VERSION", "__version__"), "muster.azureml.standins:VERSION_2"),
     "azure.ai.ml.constants": {},
-    "azure.ai.ml.entities": {},
+    "azure.ai.ml.entities": {"Datastore": "muster.ml.datastores:AzureBlobDatastore", "Job": "muster.ml.jobs"},
     "azure.ai.ml.identity": {
         "AzureMLOnBehalfOfCredential": f"{_CREDENTIALS}:NoCredential",
         "CredentialUnavailableError": _ANY_ERROR,
@@ -328,7 +328,7 @@ _MOST_SHOWN = 20
 _EVERY_NAME = "docs/coming-from-azureml.md has every name"
 
 
-def refusal(name: str, known: Iterable[str] = ()) -> str:
+def refusal(name: str, known: Iterable[str] = (), verb: str = "imported") -> str:
     """Why a module or a name of Azure ML's cannot be imported here; `known` are the names that its module has."""
     fitting = [prefix for prefix in REFUSED if name == prefix or name.startswith(f"{prefix}.")]
     reason = REFUSED[max(fitting, key=len)] if fitting else "Muster has no counterpart of it"
@@ -337,4 +337,4 @@ def refusal(name: str, known: Iterable[str] = ()) -> str:
         shown = difflib.get_close_matches(name.rpartition(".")[2], shown, n=3)
     others = ", ".join(shown)
     beside = f"; {name.rpartition('.')[0]} has {others}" if others and not fitting else ""
-    return f"{name} cannot be imported: {reason}{beside}. {_EVERY_NAME}."
+    return f"{name} cannot be {verb}: {reason}{beside}. {_EVERY_NAME}."

@@ -191,7 +191,10 @@ def _one_path(path: Any) -> str:
 
 def _input(name: str) -> str:
     known: Dict[str, str] = Run.get_context().input_datasets
-    for candidate in (name, name.replace("-", "_"), name.replace(" ", "_")):
+    # A data asset that is an input under another name is looked for by its own, too.
+    assets: Dict[str, str] = json.loads(os.environ.get("MUSTER_ASSETS") or "{}")
+    given = [assets.get(candidate, "") for candidate in (name, name.replace(" ", "-"))]
+    for candidate in (name, name.replace("-", "_"), name.replace(" ", "_"), *given):
         if candidate in known:
             return known[candidate]
     raise MusterError(

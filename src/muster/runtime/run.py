@@ -333,6 +333,15 @@ class Run:
             self._failed = True
             atexit.register(_exit_badly, os.getpid())
 
+    def __enter__(self) -> "Run":
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if kind is None:
+            self.complete()
+        else:
+            self.fail()
+
     def __repr__(self) -> str:
         return "Run(id={!r}, experiment={!r})".format(self.id, self.experiment.name)
 

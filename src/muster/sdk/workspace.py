@@ -14,7 +14,7 @@ from muster.client.door import Door
 from muster.client.storage import Storage
 from muster.client.workspace import FOLDER, WorkspaceRef, create_workspace, find_folder, find_workspace
 from muster.errors import NotFound, UserError
-from muster.host.files import read_json
+from muster.host.files import read_json, write_json
 from muster.sdk.compute import ComputeTarget
 from muster.sdk.data.dataset import Dataset, FileDataset
 from muster.sdk.data.datastore import Datastore
@@ -26,6 +26,8 @@ from muster.sdk.notices import tell
 from muster.sdk.run import Run
 from muster.sdk.webservice import Webservice
 
+_OWN_FOLDER = "muster_folder"
+"""In a `config.json` that `write_config` made: the folder of the workspace."""
 _AZURE_FILES = (".azureml/config.json", "config.json", "aml_config/config.json")
 
 
@@ -167,6 +169,8 @@ class Workspace:
             return known
         address = self._door.url
         os.environ["MLFLOW_TRACKING_TOKEN"] = self.client.calls.address.token
+        # Behind the address is no page that MLflow's links would lead to.
+        os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
         return address
 
     @cached_property
@@ -186,7 +190,11 @@ class Workspace:
         return {"id": self.ref.id, "name": self.name, "location": self.location, "folder": str(self.ref.root)}
 
     def write_config(self, path: str | None = None, file_name: str | None = None) -> None:
-        """Kept for v1 scripts: the workspace is found by its folder, so there is nothing to write."""
+        """Write a `config.json` that `from_config` finds this workspace by, in `.azureml` unless a folder is given."""
+        file = Path(path or ".azureml") / (file_name or "config.json")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        described = {"workspace_name": self.name, "subscription_id": "", "resource_group": ""}
+        write_json(file, {**described, _OWN_FOLDER: str(self.ref.root)})
 
     def __repr__(self) -> str:
         return f"Workspace(name={self.name!r}, folder={str(self.ref.root)!r})"
@@ -200,7 +208,10 @@ def _azure_file(start: Path) -> Path | None:
 
 
 def _from_azure(file: Path) -> Workspace:
-    name = _azure_name(file)
+    name, content = _azure_name(file), read_json(file)
+    own = content.get(_OWN_FOLDER) if isinstance(content, dict) else None
+    if isinstance(own, str) and find_folder(Path(own).parent) == Path(own):
+        return Workspace(ref=find_workspace(Path(own).parent))
     if not name:
         raise UserError(f"{file} names no workspace", 'An Azure ML config.json has "workspace_name".')
     tell(f"{file}: the subscription is ignored; the workspace {name!r} is the folder {_folder_of(file) / FOLDER}")

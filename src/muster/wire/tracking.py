@@ -19,6 +19,8 @@ RunColumn = Literal[
 """What a list of runs can be ordered by, besides metrics and parameters."""
 
 
+PARENT_TAG = "mlflow.parentRunId"
+"""Set by tools on a run that another run made: which one."""
 RUN_HEADER, ATTEMPT_HEADER, EVENTS_HEADER = "Muster-Run", "Muster-Attempt", "Muster-Events"
 """The run that an agent calls for, and how much of its ranks' events must be processed before the answer."""
 

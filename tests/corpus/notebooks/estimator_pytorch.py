@@ -3,7 +3,7 @@ import shutil
 
 import azureml.core
 from azureml.core import Experiment
-from azureml.core.compute import AmlCompute, ComputeTarget
+from azureml.core.compute import AksCompute, AmlCompute, ComputeTarget
 from azureml.core.compute_target import ComputeTargetException
 from azureml.core.workspace import Workspace
 from azureml.telemetry import set_diagnostics_collection

@@ -3,7 +3,8 @@ from azureml.core.authentication import InteractiveLoginAuthentication
 from azureml.core.compute import AmlCompute
 
 ws = Workspace.from_config(auth=InteractiveLoginAuthentication(tenant_id="x"))
-ws.write_config()
+ws.write_config(path=".azureml")
+print("found again", Workspace.from_config(path="./.azureml/config.json").name == ws.name)
 print(ws.name, ws.resource_group, ws.location, ws.subscription_id, sep="\n")
 print(list(ws.compute_targets), list(ws.datastores), list(ws.experiments), list(ws.models))
 print(list(ws.environments), list(ws.datasets))

@@ -14,7 +14,7 @@ CORPUS = Path(__file__).parents[2] / "corpus"
 
 @pytest.fixture
 def corpus(workspace: Path) -> Path:
-    for folder in ("v1", "v2", "assets", "batchai", "jobs", "notebooks"):
+    for folder in ("v1", "v2", "assets", "batchai", "jobs", "mlflow", "notebooks"):
         shutil.copytree(CORPUS / folder, workspace / folder)
     return workspace
 
@@ -113,9 +113,11 @@ def test_scripts_of_notebooks_complete(corpus: Path) -> None:
     assert (
         "local AmlCompute True Succeeded" in said["workspace_calls.py"]
         and "the same: True" in said["workspace_calls.py"]
+        and "found again True" in said["workspace_calls.py"]
     )
     assert "Completed {'alpha': 0.03" in said["interactive.py"] and "outputs/model.txt" in said["interactive.py"]
     assert "['/numbers.csv']" in said["outputs.py"] and "by input ['/numbers.csv']" in said["tabular.py"]
+    assert "by name ['/numbers.csv']" in said["tabular.py"]
     assert "[rank 1] trained 2" in said["estimator_pytorch.py"]
     assert "rows 4 said" in said["estimator_inputs.py"] and "digits_model" in said["estimator_generic.py"]
     assert "0.7 [0.5, 0.75, 0.875]" in said["train_on_amlcompute.py"]
@@ -125,6 +127,7 @@ def test_scripts_of_notebooks_complete(corpus: Path) -> None:
     assert (folder / "got-one/named-outputs/kept/numbers.csv").exists()
     assert "files ['numbers.csv']" in said["upload_again.py"] and "kept in ['/said.txt']" in said["upload_again.py"]
     assert "referenced ['numbers.csv']" in said["data_reference.py"]
+    assert "components are run, not registered" in said["v2_component.py"]
     # Whichever script made it first said how large it is.
     assert "cpu-cluster of type amlcompute, the compute size is Standard_D" in said["v2_command.py"]
 
@@ -138,6 +141,12 @@ def test_files_of_batch_ai(corpus: Path) -> None:
         assert "Completed" in muster(corpus / "batchai", "run", f"{name}.json")
     said = muster(corpus / "batchai", "run", "tensorflow_distributed.json", "--environment", "none")
     assert "worker 1 2 1" in said and "ps 0 2 1" in said
+    assert "the script beside the file ran" in muster(corpus / "batchai", "run", "beside.json")
+
+
+def test_a_project_of_mlflow(corpus: Path) -> None:
+    said = muster(corpus, "run", "mlflow", "--environment", "none", "--input", "alpha=0.5")
+    assert "trained on 2 rows with alpha 0.5 and l1_ratio 0.1" in said
 
 
 def test_the_seven_ways_of_the_v1_guide_start_without_compiling(corpus: Path) -> None:

@@ -45,8 +45,10 @@ def test_a_local_folder_becomes_versions_with_sizes_and_hashes(storage: Storage,
     assert (tmp_path / "back/sub/b.txt").read_text() == "b"
     storage.download_asset("digits", None, tmp_path / "newest")
     assert (tmp_path / "newest/b.txt").read_text() == "b"
-    with pytest.raises(Conflict, match="digits:1 exists, and what exists never changes"):
-        storage.upload_asset(digits, NewAsset("digits", "", "1"), "workspaceblobstore")
+    # A script that names its version runs again.
+    assert storage.upload_asset(digits, NewAsset("digits", "", "1"), "workspaceblobstore") == first
+    with pytest.raises(Conflict, match="digits:1 exists with other data, and what exists never changes"):
+        storage.upload_asset(digits / "sub/b.txt", NewAsset("digits", "", "1"), "workspaceblobstore")
     with pytest.raises(NotFound, match="has no version 9"):
         storage.asset("digits", "9")
 
@@ -126,6 +128,7 @@ def test_an_asset_that_was_changed_behind_its_back_is_given_to_no_job(
 def test_what_cannot_become_an_asset_is_refused_before_anything_is_sent(storage: Storage, digits: Path) -> None:
     storage.upload_asset(digits, NewAsset("once", ""), "workspaceblobstore")
     before = storage.files("workspaceblobstore", "assets")
+    (digits / "sub/b.txt").write_text("changed")
     for asset, message in (
         (NewAsset("once", "", "1"), "once:1 exists"),
         (NewAsset("a name", ""), "cannot be the name of a data asset"),
@@ -190,6 +193,10 @@ def test_datasets_of_v1_work_over_datastores_and_assets(site: Site, blob: Contai
     assert uploaded.to_path() == ["/a.bin", "/sub/b.txt"]
     registered = uploaded.register(workspace, "numbers", create_new_version=True)
     assert registered.path == "azureml:numbers:1"
+    # A notebook runs again; other data under the name is refused.
+    assert uploaded.register(workspace, "numbers").path == "azureml:numbers:1"
+    with pytest.raises(JobError, match="there is a dataset 'numbers' with other data"):
+        Dataset.File.upload_directory(digits / "sub", (store, "up2")).register(workspace, "numbers")
     again = Dataset.get_by_name(workspace, "numbers")
     got = again.download(str(digits.parent / "got"))
     assert sorted(Path(path).name for path in got) == ["a.bin", "b.txt"]

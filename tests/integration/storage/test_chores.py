@@ -239,6 +239,7 @@ def test_a_dry_run_names_inputs_that_are_not_there(site: Site, tmp_path: Path) -
 
     unknown = planned("azureml://datastores/nowhere/paths/a")
     assert unknown.returncode == 2 and b"inputs.data: there is no datastore 'nowhere'" in unknown.stderr
+    assert b"--input data=PATH" in unknown.stderr
     missing = planned(f"{A}/not-there-yet")
     assert missing.returncode == 0 and b"not-there-yet holds no file now" in missing.stderr.replace(b"\n", b" ")
     make(tmp_path / "images")

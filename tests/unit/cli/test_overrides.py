@@ -33,6 +33,13 @@ def test_a_program_of_the_folder_runs_when_it_may_be_executed(folder: Path) -> N
     assert script_job("./go", ["a"])["command"] == ("./go", "a")
 
 
+def test_a_run_configuration_of_v1_is_refused_by_name(folder: Path) -> None:
+    (folder / "gpu.runconfig").write_text("script: train.py\n")
+    with pytest.raises(JobError, match=r"RunConfiguration\.load\('\.', 'gpu'\)") as refused:
+        script_job("gpu.runconfig", [])
+    assert "is a run configuration of Azure ML v1" in refused.value.message
+
+
 def test_a_program_on_the_path_runs_with_the_current_folder(folder: Path) -> None:
     job = script_job("env", [])
     assert job["command"] == ("env",)

@@ -108,6 +108,12 @@ def test_the_servers_environment_is_a_known_base() -> None:
     assert server_environment(shell) == {"HOME": "/h", "PATH": "/bin", "MUSTER_X": "1"}
 
 
+def test_builders_of_environments_see_where_the_person_gets_packages_from() -> None:
+    theirs = {"PIP_INDEX_URL": "https://mirror/simple", "UV_INDEX": "https://mirror/simple", "PYENV_ROOT": "/py"}
+    redirecting = {"PIP_PREFIX": "/p", "PIP_USER": "1", "PIP_TARGET": "/t"}
+    assert server_environment({"PATH": "/bin", **theirs, **redirecting}) == {"PATH": "/bin", **theirs}
+
+
 def test_nothing_of_a_rank_reaches_a_server_that_it_starts() -> None:
     rank = {"PATH": "/bin", "MUSTER_RUN_ID": "r", "MUSTER_EVENTS_FILE": "f", "PYTHONPATH": "/node/runtime"}
     assert server_environment(rank) == {"PATH": "/bin"}

@@ -9,7 +9,7 @@ import pytest
 from muster.environments import catalogue, names
 from muster.environments.current import PACKAGES, installed
 from muster.environments.needs import needs_of
-from muster.environments.resolve import Resolved, Site, resolve
+from muster.environments.resolve import Resolved, Site, image_of, resolve
 from muster.environments.venvs.recipe import key_of, normalised, without_secrets
 from muster.environments.venvs.steps import steps
 from muster.errors import JobError
@@ -245,6 +245,17 @@ def test_what_this_python_has_is_told_by_its_metadata() -> None:
     assert set(installed()) <= set(PACKAGES)
 
 
+def test_the_image_of_an_environment_is_known_before_it_is_resolved() -> None:
+    stored = {"image": "python:3.11", "pip": ["six"]}
+
+    def image(environment: Any) -> str:
+        return image_of(environment, lambda name, version: stored if (name, version) == ("mine", "2") else None)
+
+    assert image("azureml:mine:2") == image({"name": "mine:2"}) == image({"name": "mine:2", "pip": []}) == "python:3.11"
+    assert image({"name": "mine:2", "image": "me/train"}) == "me/train"
+    assert image({"name": "mine:2", "pip": ["six"]}) == image("sklearn") == image(None) == ""
+
+
 def test_a_registered_environment_wins_and_may_be_asked_for_by_version() -> None:
     stored = {("mine", None): {"pip": ["six==1.17"]}, ("mine", "1"): {"pip": ["six==1.16"], "python": "3.11"}}
 
@@ -271,6 +282,7 @@ def test_packages_and_a_python() -> None:
     ("environment", "message"),
     [
         ({"pip": ["six", "six = 1"]}, "environment.pip[1]: 'six = 1' is not a requirement"),
+        ({"pip": ["./dist/mine-1.0-py3-none-any.whl"]}, "begin the command with `pip install ./NAME &&`"),
         ({"pip": ["-e ."]}, "'-e .': the nodes have no such folder"),
         ({"pip": ["--no-binary :all:"]}, "this option of pip cannot be used here; allowed: --index-url"),
         ({"python": "3.6", "strict": True}, "environment.python: Python 3.6 is too old: ranks run in Python 3.8"),

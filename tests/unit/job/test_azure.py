@@ -131,3 +131,16 @@ def test_files_of_the_preview_are_understood() -> None:
     ).spec
     assert (job.code, job.compute, job.resources.instance_count) == ("src", "big", 2)
     assert isinstance(job.environment, EnvironmentSpec) and job.environment.image == "python"
+
+
+def test_a_node_for_each_parameter_server_is_not_held() -> None:
+    text = (
+        "command: python train.py\nresources: {{instance_count: {nodes}}}\n"
+        "distribution: {{type: TensorFlow, worker_count: 2, parameter_server_count: 1}}\n"
+    )
+    loaded = parse_job(text.format(nodes=3))
+    assert loaded.spec.resources.instance_count == 2
+    assert "resources.instance_count (parameter servers share the nodes of workers, so 2 are held" in loaded.notices[0]
+    assert parse_job(text.format(nodes=2)).notices == ()
+    with pytest.raises(JobError, match="2 workers do not fit 4 nodes"):
+        parse_job(text.format(nodes=4))

@@ -156,12 +156,14 @@ def test_the_rest_of_a_job() -> None:
 )
 def test_what_is_no_job_says_what_to_do(properties: dict[str, Json], expected: str) -> None:
     with pytest.raises(JobError) as refused:
-        translate({"properties": properties}, lambda path: False)
+        translate({"properties": properties}, Path("/nowhere"))
     assert expected in refused.value.hint
 
 
-def test_a_script_in_a_folder_beside_the_file_is_sent_along(tmp_path: Path) -> None:
+def test_a_script_beside_the_file_is_sent_along(tmp_path: Path) -> None:
     (tmp_path / "scripts").mkdir()
+    for script in ("scripts/train.py", "scripts/train.sh", "alone.py"):
+        (tmp_path / script).touch()
 
     def code(**settings: object) -> str | None:
         (tmp_path / "job.json").write_text(json.dumps({"properties": {**DATA, **settings}}))
@@ -169,14 +171,26 @@ def test_a_script_in_a_folder_beside_the_file_is_sent_along(tmp_path: Path) -> N
 
     assert code(pyTorchSettings={"pythonScriptFilePath": "scripts/train.py"}) == "."
     assert code(customToolkitSettings={"commandLine": "bash 'scripts/train.sh' --epochs 2"}) == "."
+    assert code(pyTorchSettings={"pythonScriptFilePath": "alone.py"}) == "."
     assert code(customToolkitSettings={"commandLine": "python other/train.py"}) is None
+    assert code(customToolkitSettings={"commandLine": "python train.py"}) is None
     assert code(customToolkitSettings={"commandLine": "python $AZ_BATCHAI_INPUT_SCRIPTS/scripts/train.py"}) is None
 
 
 def test_a_key_that_nobody_knows_is_named() -> None:
     settings = {"commandLine": "true", "procesCount": 2}
     made = translate(
-        {"properties": {"customToolkitSettings": settings, "nodeCont": 1, "creationTime": "x"}}, lambda _: False
+        {"properties": {"customToolkitSettings": settings, "nodeCont": 1, "creationTime": "x"}}, Path("/nowhere")
     )
     assert [notice.split(":")[0] for notice in made.notices] == ["nodeCont", "customToolkitSettings.procesCount"]
     assert "did you mean 'nodeCount'?" in made.notices[0] and "did you mean 'processCount'?" in made.notices[1]
+
+
+def test_files_of_a_toolkit_are_read_by_the_toolkit() -> None:
+    def command(kind: str, **settings: object) -> str:
+        made = translate({"properties": {kind: settings}}, Path("/nowhere"))
+        return str(made.data["command"]).splitlines()[-1]
+
+    given = {"configFilePath": "$AZ_BATCHAI_INPUT_SAMPLE/net.cntk", "commandLineArgs": "RootDir=."}
+    assert command("cntkSettings", **given) == 'cntk configFile="$AZ_BATCHAI_INPUT_SAMPLE/net.cntk" RootDir=.'
+    assert command("caffeSettings", configFilePath="solver.prototxt") == 'caffe train --solver="solver.prototxt"'

@@ -160,9 +160,8 @@ def test_true_and_false_are_written_as_in_azure() -> None:
 
 
 def test_paths_become_variables() -> None:
-    assert resolved("run ${{inputs.p}} --out ${{outputs.model}}", p={"path": "x"}) == (
-        'run "${MUSTER_INPUT_p}" --out "${MUSTER_OUTPUT_model}"'
-    )
+    for command in ("run ${{inputs.p}} --out ${{outputs.model}}", "run ${{inputs.p.path}} --out ${{outputs.model}}"):
+        assert resolved(command, p={"path": "x"}) == 'run "${MUSTER_INPUT_p}" --out "${MUSTER_OUTPUT_model}"'
 
 
 def test_a_list_takes_values_as_text_and_protects_dollar_signs() -> None:

@@ -115,6 +115,10 @@ def test_what_is_not_a_job_file_is_refused_with_its_line(text: str, expected: st
         ),
         ("command: x\ndistribution: {type: ray}\n", "job.yml:2: distribution.type: 'ray' is not there in Muster"),
         ("$schema: https://x/latest/schedule.schema.json\ntrigger: {}\n", "job.yml: this is a schedule, not a job"),
+        (
+            "name: x\nchannels: [defaults]\ndependencies: [python=3.9]\n",
+            "job.yml: this is a list of packages, not a job",
+        ),
         ("$schema: https://x/managedOnlineEndpoint.schema.json\nname: x\n", "job.yml: this is an endpoint, not a job"),
         ("command: x\nservices: {s: {type: ssh}}\n", "job.yml:2: services.s: has no ssh_public_keys"),
         ("command: x\nenvironment: file:./none.yml\n", "there is no environment file"),

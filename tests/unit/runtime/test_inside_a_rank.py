@@ -102,6 +102,12 @@ def test_a_script_that_says_it_failed_ends_with_exit_code_1(copy: Path, tmp_path
     assert "loss is NaN" in done.stderr
 
 
+@pytest.mark.parametrize(("body", "code"), [("1 / 0", 1), ("1", 0)])
+def test_a_run_is_a_context_that_fails_with_its_block(copy: Path, tmp_path: Path, body: str, code: int) -> None:
+    script = f"from muster import Run\ntry:\n  with Run.get_context(): {body}\nexcept ZeroDivisionError: pass"
+    assert run_script([sys.executable, "-S"], copy, tmp_path, script).returncode == code
+
+
 def python_files() -> list[Path]:
     return [
         file for name in COPIED for file in ([SOURCE / name] if name.endswith(".py") else (SOURCE / name).rglob("*.py"))

@@ -11,7 +11,11 @@ import pytest
 
 from muster.agent.run import runtime_copy
 
-_OWN = {"MLFLOW_TRACKING_URI": "http://127.0.0.1:1/rank/0", "MLFLOW_RUN_ID": "mine", "MLFLOW_TRACKING_TOKEN": "secret"}
+_OWN = {
+    "MLFLOW_TRACKING_URI": "http://127.0.0.1:1/rank/0",
+    "MLFLOW_RUN_ID": "mine",
+    "MLFLOW_TRACKING_TOKEN": "secret",
+}
 _SERVICE = """
 import os
 def set_tracking_uri(uri): os.environ["MLFLOW_TRACKING_URI"] = uri
@@ -29,7 +33,22 @@ def _get_or_start_run(): return (current,) if current else start_run()
 def log_metric(): return _get_or_start_run()[0]
 current = None
 """
-_START = "import mlflow.tracking._tracking_service.utils as service, mlflow.tracking.fluent as fluent, os; "
+_CLIENT = """
+class TrackingServiceClient:
+    def _log_url(self, run_id): print("View run", run_id)
+"""
+_TORCH = """
+def _get_default_serialization_format(export_model): return "pt2"
+def save(export_model=False): return _get_default_serialization_format(export_model)
+"""
+_SKLEARN = """
+def _get_default_serialization_format(): return "skops"
+def save(): return _get_default_serialization_format()
+"""
+_START = (
+    "import mlflow.tracking._tracking_service.utils as service, mlflow.tracking._tracking_service.client as client; "
+    "import mlflow.tracking.fluent as fluent, os; "
+)
 
 
 @pytest.fixture
@@ -39,7 +58,10 @@ def client(tmp_path: Path) -> Path:
     service = tmp_path / "packages" / "mlflow" / "tracking" / "_tracking_service"
     service.mkdir(parents=True)
     (service / "utils.py").write_text(_SERVICE)
+    (service / "client.py").write_text(_CLIENT)
     (service.parent / "fluent.py").write_text(_FLUENT)
+    (tmp_path / "packages" / "mlflow" / "pytorch.py").write_text(_TORCH)
+    (tmp_path / "packages" / "mlflow" / "sklearn.py").write_text(_SKLEARN)
     return tmp_path
 
 
@@ -77,6 +99,12 @@ def test_a_store_that_the_script_chose_gets_runs_of_its_own(client: Path, choice
     done = said(client, f"{choice}; print(fluent.start_run()); print(fluent.start_run('asked'))")
     assert done.stdout == "(None, None)\n('asked', None)\n"
     assert done.stderr.count("keeps this script's runs at sqlite:///mlflow.db") == 1
+    # A link to the script's own store leads somewhere.
+    assert said(client, f"{choice}; client.TrackingServiceClient()._log_url('x')").stdout == "View run x\n"
+
+
+def test_no_links_to_the_ranks_own_address_are_printed(client: Path) -> None:
+    assert said(client, "client.TrackingServiceClient()._log_url('x')").stdout == ""
 
 
 def test_the_address_of_azure_ml_stands_for_the_workspaces(client: Path) -> None:
@@ -85,3 +113,9 @@ def test_the_address_of_azure_ml_stands_for_the_workspaces(client: Path) -> None
     )
     assert done.stdout == "('mine', 'secret') http://127.0.0.1:1/rank/0\n"
     assert "stands for this workspace's" in done.stderr
+
+
+def test_models_keep_the_format_that_needs_nothing_else(client: Path) -> None:
+    code = "import mlflow.pytorch as torch, mlflow.sklearn as sklearn; "
+    done = said(client, code + "print(torch.save(), torch.save(export_model=True), sklearn.save())")
+    assert done.stdout == "pickle pt2 cloudpickle\n"

@@ -24,6 +24,7 @@ run.log("loss", 0.5)
 ws = run.experiment.workspace
 with Dataset.get_by_name(ws, name="my-images").mount() as mounted:
     print(mounted.mount_point)
+assert Dataset.get_by_name(ws, "Photos of 2020").to_path() == Dataset.get_by_name(ws, "my-images").to_path()
 open("model.bin", "w").write("weights")
 Model.register(workspace=ws, model_path="model.bin", model_name="net")
 try:
@@ -50,6 +51,7 @@ def run(runtime: Path, code: str, *arguments: str, path: str = "", inside: bool 
         "MUSTER_EVENTS_FILE": str(runtime / "events.jsonl"),
         "MUSTER_UPLOADS_DIR": str(uploads),
         "MUSTER_INPUT_my_images": str(uploads),
+        "MUSTER_ASSETS": '{"Photos-of-2020": "my_images"}',
         **({"MUSTER_RUN_ID": "r-1"} if inside else {}),
     }
     (runtime / "train.py").write_text(code)

@@ -54,6 +54,20 @@ def test_a_configuration_of_something_else_is_not_taken_for_azures(tmp_path: Pat
         Workspace.from_config(tmp_path / "config.json")
 
 
+def test_a_configuration_that_was_written_leads_back_to_its_workspace(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "project").mkdir()
+    monkeypatch.chdir(tmp_path / "project")
+    for workspace in (Workspace.from_config(), Workspace(ref=create_workspace(tmp_path / "other", "other"))):
+        workspace.write_config(path=".azureml")
+        assert Workspace.from_config("./.azureml/config.json").ref == Workspace.from_config().ref == workspace.ref
+    assert capsys.readouterr().err == ""
+    # Where the folder has gone, the file is one of Azure's.
+    (tmp_path / "other/.muster").rename(tmp_path / "gone")
+    assert Workspace.from_config().ref.root == tmp_path / "project/.muster"
+
+
 def test_a_missing_path_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NotFound):
         Workspace.from_config(tmp_path / "none")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -22,6 +24,7 @@ from muster.errors import JobError
 from muster.host.files import PRIVATE, write_json
 from muster.host.sandbox import machine
 from muster.launch.expand import expand_all
+from muster.wire.node.agents import InputOrder
 from muster.wire.node.plan import RankPlan
 
 # The agent's own variables that a rank needs: its user, and this site's proxies.
@@ -31,6 +34,7 @@ _OF_THIS_HOST = ("HOME", "SHELL", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_
 
 
 _MLFLOW_HOOK = "mlflow"
+_ASSET = re.compile(r"azureml:([^/:@]+)")
 
 
 class Tracking(Protocol):
@@ -118,6 +122,7 @@ class LaunchFiles:
             **({"MUSTER_RESUME_DIR": prepared.resume} if prepared.resume else {}),
             **({"MUSTER_MOUNTS": str(paths.mounts)} if prepared.mounts else {}),
             **_named("INPUT", prepared.inputs),
+            **_assets(self._order.inputs),
             **_named("OUTPUT", prepared.outputs),
         }
 
@@ -204,3 +209,10 @@ def _find(program: str, path: str, cwd: Path) -> str:
 def _named(kind: str, paths: Mapping[str, str]) -> dict[str, str]:
     """The variables with the paths of inputs or outputs, by Muster's names and by Azure ML's."""
     return {f"{prefix}_{kind}_{name}": path for name, path in paths.items() for prefix in ("MUSTER", "AZURE_ML")}
+
+
+def _assets(inputs: Iterable[InputOrder]) -> dict[str, str]:
+    """Which input each data asset is, for scripts that look for it by its own name."""
+    matches = ((_ASSET.match(item.source), item.name) for item in inputs)
+    found = {match[1]: name for match, name in matches if match}
+    return {"MUSTER_ASSETS": json.dumps(found)} if found else {}

@@ -25,6 +25,7 @@ from muster.client.submit import gathered, submit_many
 from muster.errors import JobError
 from muster.job.explain import make_spec
 from muster.job.jobfile import LoadedJob, read_job_file
+from muster.job.mlproject import NAME as PROJECT
 from muster.job.translation.job import Translated
 from muster.job.translation.launchers import from_arguments, is_launcher
 from muster.wire.runs import RunView
@@ -134,6 +135,8 @@ def load(target: str, arguments: list[str], overrides: Overrides) -> LoadedJob:
     """The job that the command line describes."""
     if is_launcher([target, *arguments]) and not Path(target).is_file():
         return translated_job(from_arguments([target, *arguments], os.environ), overrides)
+    if (Path(target) / PROJECT).is_file():
+        target = str(Path(target) / PROJECT)
     if not is_job_file(target):
         data = with_overrides(script_job(target, arguments), overrides, source="script")
         return LoadedJob(spec=make_spec(data), notices=(), base_dir=Path.cwd())

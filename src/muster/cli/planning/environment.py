@@ -16,7 +16,7 @@ from muster.environments.files import with_contents
 from muster.environments.here import here
 from muster.environments.images import reach
 from muster.environments.needs import needs_of
-from muster.environments.resolve import Resolved, Site, resolve
+from muster.environments.resolve import Resolved, Site, image_of, resolve
 from muster.environments.venvs.builder import has_gpus
 from muster.environments.venvs.cache import Cache
 from muster.environments.venvs.interpreters import NoInterpreter, find, host_platform
@@ -51,8 +51,8 @@ def planned(spec: JobSpec, base_dir: Path) -> PlannedEnvironment:
     described = _as_if_sent(with_contents(spec, base_dir))
     if described.environment is None:
         return PlannedEnvironment()
-    if isinstance(described.environment, EnvironmentSpec) and described.environment.image:
-        reach.look(described.environment.image)
+    if image := image_of(described.model_dump(mode="json", exclude_none=True)["environment"], _registered):
+        reach.look(image)
     packages, about_packages = packages_here(spec, base_dir, sys.executable)
     site = Site(
         is_mpi=isinstance(spec.distribution, Mpi),
@@ -89,7 +89,8 @@ def check_data(spec: JobSpec) -> list[str]:
                 hint = f"Register it with `muster model register`, or give another place: --input {name}=PATH."
             raise JobError(f"inputs.{name}: {error.message}", hint) from error
         except JobError as error:
-            raise JobError(f"inputs.{name}: {error.message}", error.hint) from error
+            hint = f"{error.hint or ''} --input {name}=PATH gives a file or folder of yours.".strip()
+            raise JobError(f"inputs.{name}: {error.message}", hint) from error
     return notices
 
 

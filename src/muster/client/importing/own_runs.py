@@ -9,8 +9,7 @@ from muster.client.api import Client
 from muster.client.importing.mlflow_calls import MlflowCalls, Record, records
 from muster.errors import NotFound
 from muster.wire.codec import Json
-
-PARENT_TAG = "mlflow.parentRunId"
+from muster.wire.tracking import PARENT_TAG
 
 
 def started_run(client: Client, experiment: str, name: str = "", parent: str | None = None) -> str:

@@ -9,7 +9,7 @@ from muster.defaults import ENVIRONMENTS_LIMIT_BYTES
 from muster.host.cache import Entry, FolderCache
 from muster.host.files import write_file
 from muster.wire.message import wire
-from muster.wire.node.recipes import Recipe
+from muster.wire.node.recipes import UNNAMED, Recipe
 
 RECORD = "muster-environment.json"
 _TOOK = ".took"
@@ -54,7 +54,7 @@ class Cache(FolderCache[BuildRecord]):
         """How long it took to build this last time, or else something of the same name; None: nobody knows."""
         with suppress(OSError, ValueError):
             return float((self.root / _TOOK / key).read_text())
-        if label == Recipe().label:
+        if label in UNNAMED:
             return None
         same = [entry.record for entry in self.entries() if entry.record.label == label]
         last = max(same, key=lambda record: record.built_at, default=None)

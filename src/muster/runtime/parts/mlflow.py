@@ -7,6 +7,9 @@
 - What is logged while no run is active belongs to Muster's run, also after one has ended (autologging ends the run that
   it started): the client forgets `MLFLOW_RUN_ID` when it first uses it, and would make a run of its own.
 - The address of an Azure ML workspace stands for the one that the rank already has.
+- No links to a run's page are printed: the rank's address ends with the attempt, and has no pages.
+- `log_model(model, "model")` keeps models of scikit-learn and PyTorch in the format of MLflow before 3.14, also where
+  the client's default has become one that needs `skops` or an `input_example`.
 """
 
 import os
@@ -106,6 +109,32 @@ def _log_to_the_own_run(module: "ModuleType") -> None:
     module._get_or_start_run = _get_or_start_run  # type: ignore[attr-defined]
 
 
+def _print_no_links(module: "ModuleType") -> None:
+    client = getattr(module, "TrackingServiceClient", None)
+    log = getattr(client, "_log_url", None)
+    if client is None or log is None:
+        return
+
+    @wraps(log)
+    def _log_url(self: "Any", *args: "Any", **kwargs: "Any") -> "Any":
+        return None if _address() == _OWN[_ADDRESS] else log(self, *args, **kwargs)
+
+    client._log_url = _log_url
+
+
+def _keep_formats(module: "ModuleType") -> None:
+    choose = getattr(module, "_get_default_serialization_format", None)
+    if choose is None:
+        return
+
+    @wraps(choose)
+    def _get_default_serialization_format(export_model: bool = False) -> "Any":
+        # A script that exports its model asks for the new format.
+        return choose(export_model) if export_model else _FORMATS[module.__name__]
+
+    module._get_default_serialization_format = _get_default_serialization_format  # type: ignore[attr-defined]
+
+
 def _address() -> "Optional[str]":
     """Where the client logs to; one that cannot say it is left alone."""
     ask = getattr(sys.modules.get("mlflow.tracking._tracking_service.utils"), "get_tracking_uri", None)
@@ -118,8 +147,11 @@ def _say(text: str) -> None:
         print("muster: " + text, file=sys.stderr)
 
 
+_FORMATS = {"mlflow.pytorch": "pickle", "mlflow.sklearn": "cloudpickle"}
 _CHANGES = {
+    **dict.fromkeys(_FORMATS, _keep_formats),
     "mlflow.store.artifact.artifact_repo": _widen_paths,
+    "mlflow.tracking._tracking_service.client": _print_no_links,
     "mlflow.tracking._tracking_service.utils": _stay_in_the_workspace,
     "mlflow.tracking.fluent": _start_runs_elsewhere,
 }

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from muster.client.storage import Storage
-from muster.errors import JobError
+from muster.errors import Conflict, JobError
 from muster.sdk.connected import Connected
 from muster.sdk.data.datastore import DataPath, Datastore
 from muster.sdk.data.gathering import gather, is_several
@@ -181,15 +181,18 @@ class FileDataset:
         """Make it a data asset, which never changes: a local file or folder is copied into the workspace."""
         storage = Storage(workspace.client.calls)
         kept = asset_name(name)
-        if not create_new_version and storage.assets(kept):
-            raise JobError(f"there is a dataset {name!r} already", "Pass create_new_version=True.")
-        asset = NewAsset(kept, "", description=description, tags=tags or {})
-        if self.is_local:
-            made = storage.upload_asset(Path(self.path), asset, DEFAULT_DATASTORE)
-        else:
+        newest = None if create_new_version else next(iter(storage.assets(kept)), None)
+        # The same data once more is the version that there is, as when a notebook runs again.
+        asset = NewAsset(kept, "", newest.version if newest else None, description=description, tags=tags or {})
+        try:
+            if self.is_local:
+                return _asset(workspace, storage.upload_asset(Path(self.path), asset, DEFAULT_DATASTORE))
             kind = None if self.location.kind == "datastore" else "uri_file" if self.is_file else "uri_folder"
-            made = storage.create_asset(replace(asset, type=kind, address=self.path))
-        return _asset(workspace, made)
+            return _asset(workspace, storage.create_asset(replace(asset, type=kind, address=self.path)))
+        except Conflict as error:
+            if newest is None:
+                raise
+            raise JobError(f"there is a dataset {name!r} with other data", "Pass create_new_version=True.") from error
 
     def _remote_files(self) -> tuple[FileEntry, ...]:
         storage = self._storage()

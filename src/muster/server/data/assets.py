@@ -26,8 +26,9 @@ def create(transaction: Transaction, body: NewAsset, kind: str, files: Sequence[
     """Record the next version, or the one that is named; an existing one never changes."""
     table = tables.assets
     number = 1 + (transaction.execute(select(func.max(table.c.number)).where(table.c.name == body.name)).scalar() or 0)
-    if body.version is None and (same := _same_as_newest(transaction, body, kind, files)) is not None:
-        return same
+    known = transaction.execute(_newest(body.name)).first() if body.version is None else None
+    if known is not None and _is_same(transaction.connection, known, body, kind, files):
+        return message_of(AssetView, known)
     version = body.version or _free_version(transaction, body.name, number)
     if not _VERSION.fullmatch(version):
         raise errors.JobError(f"{version!r} cannot be a version", "Use letters, digits, '_', '.' and '-', at most 64.")
@@ -37,8 +38,10 @@ def create(transaction: Transaction, body: NewAsset, kind: str, files: Sequence[
                 f"there was a data asset {body.name}:{version}, and runs may still name it",
                 "Leave the version out for the next one.",
             )
+        if _is_same(transaction.connection, taken, body, kind, files):
+            return message_of(AssetView, taken)
         raise errors.Conflict(
-            f"the data asset {body.name}:{version} exists, and what exists never changes",
+            f"the data asset {body.name}:{version} exists with other data, and what exists never changes",
             "Leave the version out for the next one.",
         )
     made = AssetView(
@@ -69,15 +72,16 @@ def exists(connection: Connection, name: str, version: str) -> bool:
     return _row(connection, name, version) is not None
 
 
-def _same_as_newest(
-    transaction: Transaction, body: NewAsset, kind: str, files: Sequence[FileEntry]
-) -> AssetView | None:
-    """The newest version, where it holds the same files: the same data again is no other version."""
-    digest = digest_of(files)
-    row = transaction.execute(_newest(body.name)).first()
-    if row is None or digest is None or not files or row.digest != digest or row.type != kind:
-        return None
-    return message_of(AssetView, row)
+def _is_same(connection: Connection, row: Row[Any], body: NewAsset, kind: str, given: Sequence[FileEntry]) -> bool:
+    """Whether a version holds the same files: the same data again is no other version, and scripts run again."""
+    if not given or row.type != kind:
+        return False
+    if (digest := digest_of(given)) is not None:
+        return bool(row.digest == digest)
+    if row.address != str(parse_address(body.address)) or not all(entry.etag for entry in given):
+        return False
+    kept = files(connection, message_of(AssetView, row))
+    return {(item.path, item.size, item.etag) for item in kept} == {(item.path, item.size, item.etag) for item in given}
 
 
 def resolve(connection: Connection, location: Location) -> tuple[Location, AssetView | None]:

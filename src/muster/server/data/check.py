@@ -24,7 +24,8 @@ from muster.storage.kinds import LocalFolder, StoreSpec, WorkspaceFolder
 from muster.storage.reach import require_location
 from muster.wire.people import ADMIN
 
-_PUT_THERE = "`muster data cp ./FOLDER ADDRESS` puts files there; --input NAME=PATH gives others in their place."
+_INSTEAD = "--input NAME=PATH gives others in their place."
+_PUT_THERE = f"`muster data cp ./FOLDER ADDRESS` puts files there; {_INSTEAD}"
 
 
 def settle(context: Context, connection: Connection, spec: JobSpec, person: str | None = None) -> JobSpec:
@@ -70,7 +71,12 @@ def _settled(context: Context, connection: Connection, item: Input) -> Input:
         return inputs.settled(connection, item)
     location = parse_address(item.path or "")
     if location.kind != "asset":
-        store = grants.find_store(context, connection, location)
+        try:
+            store = grants.find_store(context, connection, location)
+        except errors.NotFound as error:
+            raise errors.NotFound(
+                error.message, f"{error.hint} --input NAME=PATH gives a file or folder of yours."
+            ) from error
         if store is not None:
             _check_there(context, store[0], store[1], item)
         return item

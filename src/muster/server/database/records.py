@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Row, Table, bindparam, func, insert, or_, select, update
+from sqlalchemy import Connection, Row, Table, bindparam, exists, func, insert, or_, select, update
 from sqlalchemy.dialects.postgresql import insert as upsert_postgres
 from sqlalchemy.dialects.sqlite import insert as upsert_sqlite
 
@@ -18,6 +18,7 @@ from muster.wire.codec import Json, to_json
 from muster.wire.data.access import HashedFile
 from muster.wire.states import Level, RunStatus
 from muster.wire.stream import CheckpointPublished, Note, RankEnded, RankStarted, StateChanged
+from muster.wire.tracking import PARENT_TAG
 
 M = TypeVar("M")
 RunRow = Row[Any]
@@ -152,11 +153,12 @@ def node_rank_of(connection: Connection | Transaction, run_id: str, number: int,
 
 
 def find_run(connection: Connection | Transaction, ref: str) -> RunRow:
-    """A run by its id, a unique prefix of it, a name that no other run has, or `@latest`."""
+    """A run by its id, a unique prefix of it, a name of its own, or `@latest`: the newest that no other run made."""
     runs = tables.runs
     if ref == "@latest":
-        newest = select(runs).where(runs.c.experiment != states.CHECKS).order_by(runs.c.seq.desc()).limit(1)
-        row = connection.execute(newest).first()
+        made = exists().where(tables.run_tags.c.run_id == runs.c.id, tables.run_tags.c.name == PARENT_TAG)
+        found = select(runs).where(runs.c.experiment != states.CHECKS, ~made)
+        row = connection.execute(found.order_by(runs.c.seq.desc()).limit(1)).first()
         if row is None:
             raise errors.NotFound("there is no run yet", "Start one with `muster run`.")
         return row

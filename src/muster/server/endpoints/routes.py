@@ -103,7 +103,7 @@ async def deploy(name: str, deployment: str, body: NewDeployment, context: Conte
     audit.about(f"endpoint {name}", f"deployed {deployment}")
     await context.database.read(lambda c: records.owned(c, name, caller))
     job = body.submission
-    await asyncio.to_thread(environments.look_at_images, [job.spec])
+    await environments.look_at_images(context, [job.spec])
     if wanted := inputs.unplaced(job.spec):
         job = replace(job, spec=await in_thread(lambda: inputs.placed(context, job.spec, wanted)))
     new = replace(body, submission=job)

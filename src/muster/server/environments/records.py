@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection, Row, insert, select, update
@@ -17,7 +19,7 @@ from muster.environments.here import here
 from muster.environments.images import reach
 from muster.environments.images.registries import registry_of, secret_name
 from muster.environments.needs import needs_of
-from muster.environments.resolve import Resolved, Site, resolve
+from muster.environments.resolve import Resolved, Site, image_of, resolve
 from muster.environments.venvs.recipe import without_secrets
 from muster.job.explain import make_environment
 from muster.job.parts import Mpi
@@ -71,13 +73,12 @@ def settle(
     return settled
 
 
-def look_at_images(specs: Iterable[Mapping[str, Json]]) -> None:
+async def look_at_images(context: Context, specs: Iterable[Mapping[str, Json]]) -> None:
     """Find out whether the images of jobs can be had on this machine, for `settle`."""
-    for spec in specs:
-        environment = spec.get("environment")
-        image = environment.get("image") if isinstance(environment, Mapping) else None
-        if isinstance(image, str) and image:
-            reach.look(image)
+    wanted = [spec.get("environment") for spec in specs]
+    images = await context.database.read(lambda c: {image_of(item, partial(_find, c)) for item in wanted})
+    for image in images - {""}:
+        await asyncio.to_thread(reach.look, image)
 
 
 def _check_folder(context: Context, settled: Resolved) -> None:

@@ -23,6 +23,7 @@ from muster.wire.codec import Json
 from muster.wire.runs import MetricPoint
 from muster.wire.states import RunStatus
 from muster.wire.stream import StateChanged
+from muster.wire.tracking import PARENT_TAG
 
 _KEY = "mlflow:"
 """Begins the key of a run that a client made: no job, no nodes."""
@@ -56,7 +57,7 @@ def create(transaction: Transaction, call: Call) -> Answer:
     tags = args.pairs("tags")
     name = args.maybe("run_name") or tags.get("mlflow.runName")
     if call.run_id is not None:
-        tags.setdefault("mlflow.parentRunId", call.run_id)
+        tags.setdefault(PARENT_TAG, call.run_id)
     tags.setdefault("mlflow.user", args.maybe("user_id") or call.user)
     started_at = args.whole("start_time", int(clock.now() * 1000)) / 1000
     run_id = add_run(transaction, experiment, name, call.user, started_at)

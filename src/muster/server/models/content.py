@@ -16,10 +16,12 @@ from muster.models import formats
 from muster.server.context import Context
 from muster.server.data import asset_content, datastores
 from muster.server.database.connection import Transaction
+from muster.server.database.records import find_run
 from muster.server.models import registry
 from muster.server.runs.views import files_of
 from muster.storage.addresses import DEFAULT_DATASTORE, datastore_address, joined, parse_address
 from muster.storage.connectors.datastore import Datastore
+from muster.wire import states
 from muster.wire.data.access import FileEntry
 from muster.wire.data.assets import NewAsset, digest_of
 from muster.wire.models import MODEL_TYPES, ModelFormat, ModelView, NewModel
@@ -82,6 +84,12 @@ def register(context: Context, body: NewModel, user: str) -> ModelView:
         return registry.keep_content(transaction, made, address, files, kind, looks)
 
     return context.database.submit(write).result()
+
+
+def require_files(context: Context, run: str, path: str) -> None:
+    """Refuse what a run does not have and will not get: it is over."""
+    if context.database.read_now(lambda c: find_run(c, run)).status in states.TERMINAL:
+        _of_run(context, run, path)
 
 
 def run_files(context: Context, run: str, path: str) -> tuple[str, bool]:

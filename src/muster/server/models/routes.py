@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
@@ -42,6 +43,8 @@ async def register_model(body: NewModel, context: ContextOf, caller: CallerOf) -
     audit.about(f"model {body.name}")
     if body.address is not None:
         return await in_thread(lambda: content.register(context, body, caller.subject))
+    if body.run_id is not None:
+        await in_thread(partial(content.require_files, context, body.run_id, body.path))
     made = await context.database.write(
         lambda transaction: registry.add_model(
             transaction,

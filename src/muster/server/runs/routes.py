@@ -74,7 +74,7 @@ async def submit_many(body: SubmitRuns, context: ContextOf, caller: CallerOf) ->
 
 async def _prepared(context: Context, caller: Caller, given: Sequence[Submission]) -> list[Submission]:
     """Submissions with the slow work done, outside the transaction: an unreachable registry takes seconds."""
-    await asyncio.to_thread(records.look_at_images, [item.spec for item in given])
+    await records.look_at_images(context, [item.spec for item in given])
     made = []
     for item in given:
         spec = item.spec

@@ -8,6 +8,9 @@ from dataclasses import field, replace
 from muster.wire.codec import OMIT
 from muster.wire.message import wire
 
+UNNAMED = ("environment", "conda", "packages", "default")
+"""What environments are called that got no name, each perhaps another."""
+
 
 @wire
 class Recipe:

@@ -11,7 +11,7 @@ from muster.agent.run.launch_file import LaunchFiles
 from muster.agent.services import NodeServices
 from muster.defaults import RANK_HOOKS
 from muster.paths import AttemptPaths, NodePaths
-from muster.wire.node.agents import Order
+from muster.wire.node.agents import InputOrder, Order
 from muster.wire.node.plan import NodePlan, RankPlan
 
 AGENT = {"HOME": "/h", "USER": "u", "SECRET": "s", "PATH": "/odd", "PYTHONPATH": "/odd", "LD_PRELOAD": "x", "TZ": "UTC"}
@@ -24,9 +24,10 @@ def environment(
     agent: Mapping[str, str] = AGENT,
     rank: int = 0,
     resume: str | None = None,
+    inputs: tuple[InputOrder, ...] = (),
 ) -> dict[str, str]:
     plan = RankPlan(rank, 0, rank, ("true",), planned or {}, "user_logs/log.txt")
-    order = Order("r", 1, "go", user_env=user or {}, plan=NodePlan(0, "n0", "127.0.0.1", (), (plan,)))
+    order = Order("r", 1, "go", user_env=user or {}, inputs=inputs, plan=NodePlan(0, "n0", "127.0.0.1", (), (plan,)))
     prepared = PreparedAttempt(
         (), {"data": "/d"}, {"model": "/o"}, "/env/bin/python", "/env/bin", "/node/tmp", resume=resume
     )
@@ -56,6 +57,12 @@ def test_the_environment_is_built_from_a_known_base() -> None:
         "AZURE_ML_INPUT_data": "/d",
         "AZURE_ML_OUTPUT_model": "/o",
     }
+
+
+def test_scripts_find_data_assets_by_their_own_names() -> None:
+    sources = {"images": "azureml:photos:3", "newest": "azureml:iris@latest", "files": "azureml://datastores/w/paths/f"}
+    inputs = tuple(InputOrder(name, source, "ro_mount", "uri_folder") for name, source in sources.items())
+    assert environment(inputs=inputs)["MUSTER_ASSETS"] == '{"photos": "images", "iris": "newest"}'
 
 
 def test_users_variables_win_over_the_base_and_the_plan_over_them() -> None:

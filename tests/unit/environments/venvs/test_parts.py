@@ -21,7 +21,7 @@ from muster.environments.venvs.sources import Sources, uv_variables
 from muster.errors import JobError
 from muster.job.explain import make_spec
 from muster.job.parts import EnvironmentSpec
-from muster.wire.node.recipes import Recipe
+from muster.wire.node.recipes import UNNAMED, Recipe
 from muster.wire.verdicts import Evidence, NodeEvidence, Refusal
 
 
@@ -272,7 +272,7 @@ def test_a_record_of_an_older_version_is_read_and_one_that_makes_no_sense_is_bui
 
 def test_how_long_it_took_is_known_after_it_was_removed(tmp_path: Path) -> None:
     cache = Cache(tmp_path)
-    for key, label, took_s in (("a", "mine", 84.0), ("b", Recipe().label, 5.0)):
+    for key, label, took_s in (("a", "mine", 84.0), ("b", Recipe().label, 5.0), ("c", "conda", 7.0)):
         with cache.building(key, lambda: None):
             (cache.folder(key) / "bin").mkdir(parents=True)
             (cache.folder(key) / "bin" / "python").touch()
@@ -280,5 +280,6 @@ def test_how_long_it_took_is_known_after_it_was_removed(tmp_path: Path) -> None:
     assert cache.took_s("other", "mine") == 84.0
     # Everything without a name is called the same, and says nothing of the next.
     assert cache.took_s("other", Recipe().label) is None and cache.took_s("b", Recipe().label) == 5.0
+    assert cache.took_s("other", "conda") is None and Recipe().label in UNNAMED
     assert cache.remove("a")
     assert cache.took_s("a", "mine") == 84.0 and cache.took_s("other", "mine") is None

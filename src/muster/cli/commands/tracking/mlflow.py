@@ -33,7 +33,9 @@ def mlflow(command: Command = None, port: Port = 0) -> None:
     with Door(client.calls, port) as door:
         variables = {"MLFLOW_TRACKING_URI": door.url, "MLFLOW_TRACKING_TOKEN": client.calls.address.token}
         if command:
-            raise typer.Exit(subprocess.run(command, env={**os.environ, **variables}, check=False).returncode)
+            # Behind the address is no page that MLflow's links would lead to.
+            env = {"MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true", **os.environ, **variables}
+            raise typer.Exit(subprocess.run(command, env=env, check=False).returncode)
         for name, value in variables.items():
             print(f"export {name}={shlex.quote(value)}", flush=True)
         say("open until Ctrl-C; paste the lines above where the client runs")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 
 from fastapi import APIRouter, Response
@@ -103,6 +102,6 @@ async def invoke_batch(name: str, body: BatchRequest, context: ContextOf, caller
 
 async def _placed(context: Context, job: Submission) -> Submission:
     """The job with its models where nodes can read them; outside of a transaction, since it takes time."""
-    await asyncio.to_thread(environments.look_at_images, [job.spec])
+    await environments.look_at_images(context, [job.spec])
     wanted = inputs.unplaced(job.spec)
     return job if not wanted else replace(job, spec=await in_thread(lambda: inputs.placed(context, job.spec, wanted)))
