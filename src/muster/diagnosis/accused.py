@@ -190,7 +190,7 @@ def met_elsewhere(processes: Sequence[Process], given_port: int | None) -> Blame
 
 
 def differs(processes: Sequence[Process]) -> Blame | None:
-    """Where nothing else tells ranks apart: the only one that prints something else about itself than all the others."""
+    """Where nothing else tells ranks apart: the only one that prints something else about itself than the others."""
     essential = [process for process in processes if process.rank.essential and process.rank.role != "launcher"]
     one = meeting.told_otherwise(essential)
     if one is None:
@@ -308,7 +308,7 @@ def uncounted(causes: Sequence[Cause], processes: Sequence[Process]) -> Blame | 
 
 
 def by_progress(processes: Sequence[Process]) -> Blame | None:
-    """Where stacks are not conclusive: the only rank that is behind all the others, or whose last words are different."""
+    """Where stacks are not conclusive: the only rank that is behind all the others, or whose last words differ."""
     essential = [process for process in processes if process.rank.essential and process.rank.role != "launcher"]
     if len(essential) < 3 or any(waiting.stack_of(process) for process in essential):
         return None
