@@ -12,7 +12,7 @@ from muster import errors
 from muster.clusters.options import parse_options
 from muster.wire.codec import Json
 
-# What Azure ML calls it, and what it is called here.
+# Azure ML's names, and the names here.
 _RENAMED = {
     "size": "vm_size",
     "min_instances": "min_nodes",
@@ -48,7 +48,7 @@ class ClusterFile:
 
 
 def load_cluster_file(path: Path) -> ClusterFile:
-    """Read a cluster file; what is wrong is said with the file's name."""
+    """Read a cluster file; errors name the file."""
     try:
         data = yaml.safe_load(path.read_text())
     except OSError as error:
@@ -61,7 +61,7 @@ def load_cluster_file(path: Path) -> ClusterFile:
 
 
 def parse_cluster(data: Mapping[str, Json], source: str = "the cluster file") -> ClusterFile:
-    """A cluster out of a mapping; keys that only a cloud understands are passed over with a notice."""
+    """A cluster from a mapping; keys that only a cloud understands are ignored with a notice."""
     given = _of_batch_ai(data)
     kind = str(given.get("type", "amlcompute")).lower()
     if kind not in _TYPES:
@@ -83,7 +83,7 @@ def parse_cluster(data: Mapping[str, Json], source: str = "the cluster file") ->
 
 
 def _of_batch_ai(data: Mapping[str, Json]) -> dict[str, Json]:
-    """A cluster of Batch AI in Muster's words; anything else as it is."""
+    """A cluster of Batch AI in Muster's words; anything else unchanged."""
     properties = data.get("properties")
     inner = properties if isinstance(properties, Mapping) else data
     scale = inner.get("scaleSettings")
@@ -107,7 +107,7 @@ def _of_batch_ai(data: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def _mounts(volumes: Mapping[str, Json]) -> Iterator[dict[str, Json]]:
-    """The volumes of Batch AI's clusters: storage is named by a datastore that is called like its mount."""
+    """The volumes of Batch AI's clusters: storage is named by a datastore with the name of its mount."""
     for kind, items in volumes.items():
         for item in items if isinstance(items, list) else ():
             if not isinstance(item, Mapping):

@@ -1,4 +1,4 @@
-"""Files that describe a file server: those of Batch AI's command line as they are."""
+"""File server files, including those of Batch AI's command line unchanged."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class FileServerFile:
 
 
 def load_file_server(path: Path) -> FileServerFile:
-    """Read a file server's file; what is wrong is said with the file's name."""
+    """Read a file server's file; errors name the file."""
     try:
         text = path.read_text()
         data = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
@@ -44,7 +44,7 @@ def load_file_server(path: Path) -> FileServerFile:
 
 
 def parse_file_server(data: Mapping[str, Json], source: str) -> FileServerFile:
-    """A file server of Batch AI: as large as its disks together."""
+    """A file server of Batch AI: its size is that of its disks together."""
     properties = data.get("properties")
     inner = properties if isinstance(properties, Mapping) else data
     disks = inner.get("dataDisks")

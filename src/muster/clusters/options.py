@@ -1,4 +1,4 @@
-"""What can be said of a cluster, whatever its engine: checked once, at the door."""
+"""The settings of every cluster, whatever its engine: checked once, when they come in."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def _problem(found: ErrorDetails, described_in: str) -> tuple[str, str]:
 
 
 def _keys_beside(location: tuple[int | str, ...]) -> list[str]:
-    """What may stand where an unknown key does."""
+    """The keys that are allowed next to an unknown one."""
     if location[0] == "mounts":
         return list(Mount.model_fields)
     if location[0] == "quotas":
@@ -140,12 +140,12 @@ def _priority(value: Any) -> Any:
 
 
 class Options(BaseModel):
-    """The settings that every engine's clusters have; an engine may know further ones."""
+    """The settings of every engine's clusters; an engine may have more."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
     described_in: ClassVar[str] = "docs/clusters.md"
     owner: ClassVar[str] = "a cluster"
-    """Who has these settings, for messages."""
+    """The owner of these settings, for messages."""
 
     min_nodes: Count = 0
     max_nodes: Annotated[int, Field(ge=1, le=10_000)] | None = None
@@ -162,7 +162,7 @@ class Options(BaseModel):
     interface: str | None = None
     mounts: list[Mount] = []
     setup: str | None = None
-    """A command that each node runs before its first job; running it again must do no harm."""
+    """A command that each node runs before its first job; it must be safe to run again."""
     share_data: bool | None = None
     """Nodes take staged inputs from each other; None: where they are several machines."""
     preemption: bool = False
@@ -198,14 +198,14 @@ class Options(BaseModel):
 
     @classmethod
     def refuse_unknown(cls, options: Mapping[str, Json]) -> None:
-        """For engines: a setting that means nothing is a mistake."""
+        """For engines: a setting without effect is a mistake."""
         for key in sorted(options.keys() - cls.model_fields.keys()):
             close = difflib.get_close_matches(key, cls.model_fields, 1)
             hint = f"Did you mean {close[0]}?" if close else f"It takes {', '.join(sorted(cls.model_fields))}."
             raise errors.JobError(f"{cls.owner} has no setting {key!r}", hint)
 
     def shares_data(self, on_this_machine: bool) -> bool:
-        """Whether nodes take staged inputs from each other; those on one machine have one cache anyway."""
+        """Whether nodes take staged inputs from each other; those on one machine share one cache anyway."""
         return self.share_data if self.share_data is not None else not on_this_machine
 
     @property
@@ -214,29 +214,29 @@ class Options(BaseModel):
 
     @property
     def cpus_of_node(self) -> int:
-        """As given, or those of its size; 0: not known."""
+        """As given, or those of its size; 0: unknown."""
         return self.cpus or (self.size.cpus if self.size else 0)
 
     @property
     def gpus_of_node(self) -> int | None:
-        """As given, or those of its size; None: not known."""
+        """As given, or those of its size; None: unknown."""
         return self.size.gpus if self.gpus is None and self.size else self.gpus
 
     @property
     def hourly_price(self) -> float | None:
-        """Of one node; list prices are those of dedicated machines."""
+        """The price of one node; list prices are for dedicated machines."""
         if self.price_per_hour is not None:
             return self.price_per_hour
         return self.size.price_per_hour if self.size and self.vm_priority == "dedicated" else None
 
 
 def parse_options(options: Mapping[str, Json]) -> Options:
-    """What is common to all engines' clusters."""
+    """The settings that all engines' clusters have in common."""
     return Options.parse(options)
 
 
 def unknown_size_notice(options: Options) -> list[str]:
-    """A size that the catalogue lacks is only a label: its price and GPUs are not known."""
+    """A size that is not in the catalogue is only a label: its price and GPUs are unknown."""
     if not options.vm_size or options.size is not None:
         return []
     close = nearest(options.vm_size)
@@ -245,7 +245,7 @@ def unknown_size_notice(options: Options) -> list[str]:
 
 
 def mount_notices(options: Options) -> list[str]:
-    """What each mount costs, for people who are about to train from it."""
+    """Drawbacks of each mount, for people who are about to train from it."""
     found = []
     for mount in options.mounts:
         if mount.datastore is not None:

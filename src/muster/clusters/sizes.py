@@ -1,7 +1,7 @@
-"""The catalogue of machine sizes: what a `vm_size` has, and its list price.
+"""The catalogue of machine sizes: the hardware of each `vm_size`, and its list price.
 
 `vm_sizes.csv` in this folder: prices are list prices in US dollars per hour (Linux, pay as you go, East US), from
-published tables and rounded; a cluster's own `price_per_hour` goes before them.
+published tables and rounded; a cluster's own `price_per_hour` takes precedence.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def find_size(name: str) -> MachineSize | None:
 
 
 def nearest(name: str) -> str:
-    """The known size that a wrong name probably means; empty where there is none."""
+    """The known size that a misspelt name probably means; empty where there is none."""
     lower = name.lower() if name.lower().startswith("standard_") else f"standard_{name.lower()}"
     found = difflib.get_close_matches(lower, catalogue(), 1)
     return catalogue()[found[0]].name if found else ""

@@ -1,4 +1,4 @@
-"""Ranks that others waited for, by what those say of them, or by what only they say of themselves."""
+"""Ranks that others waited for: found by what the others say of them, or by what they alone print."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SENT = re.compile(
 _FROM = re.compile(r"\b(?:of|from|by|for|to) #?(\d{1,6})\b(?! ?(?:s|ms|sec\w*|min\w*|of|times)\b|[./:%]\d?)")
 _LAGS = re.compile(r"(?i)\b(?:quiet|unfinished|outstanding|ran out|expired|unanswered|stale)\b")
 _FIRST_RANK = re.compile(r"(?i)\b(?:leader|chief|master|coordinator|head(?: node)?|primary|driver|root)\b")
-"""What the first rank is called where it leads the others (again-lease)."""
+"""Names for the first rank where it leads the others (again-lease)."""
 _SHORT = re.compile(
     r"(?i)\bexpected \d+\b.{0,60}\b(?:got|have|received|saw|found|only)\b|\b(?:got|have|received|saw|only) \d+\b.{0,40}"
     r"\b(?:of|expected|instead)\b|\b\d+ ?(?:of|/|out of) ?\d+\b|\b(?:incomplete|not all|missing)\b"
@@ -52,7 +52,7 @@ _QUOTED = re.compile(r"['\"]([^'\"]{1,300})['\"]")
 
 
 def not_heard_of(causes: Sequence[Cause], processes: Sequence[Process]) -> Blame | None:
-    """Where a rank leaves by itself because somebody did not answer: that one."""
+    """Where a rank leaves by itself because another did not answer: the one that did not answer."""
     first = causes[0]
     blame = missed(first, processes) if speaks_for_itself(first) else None
     if blame is None and speaks_for_itself(first):
@@ -62,13 +62,13 @@ def not_heard_of(causes: Sequence[Cause], processes: Sequence[Process]) -> Blame
 
 
 def _odd_among_others(first: Cause, causes: Sequence[Cause], processes: Sequence[Process]) -> Blame | None:
-    """Of a rank that leaves because somebody whom it does not name is missing: the only other one that had left, that
-    gave another value than the rest, or that said something which no other did.
+    """For a rank that leaves because another is missing that it does not name: the only other one that had left, that
+    gave another value than the rest, or that printed something no other did.
 
     For apart-perl-client-leaves, apart-elects, apart-node-quorum, apart-bash-collector.
     """
     essential = [process for process in processes if process.rank.essential and process.rank.role != "launcher"]
-    # The first rank often speaks for all.
+    # The first rank often prints on behalf of all.
     others = [process for process in essential if process is not first.process and process.rank.rank]
     said, own = first.headline, [cause for cause in causes[1:] if cause.weight < RENDEZVOUS]
     if own or len(others) < _FEWEST or not _OF_OTHERS.search(said) or not (_LACKS.search(said) or _SHORT.search(said)):
@@ -81,7 +81,7 @@ def _odd_among_others(first: Cause, causes: Sequence[Cause], processes: Sequence
 
 
 def _not_listed(first: Cause, processes: Sequence[Process]) -> Blame | None:
-    """Of a rank that leaves with a list of others, two or more: the only one that is not in it (elsewhere-beacon)."""
+    """For a rank that leaves with a list of two or more others: the only one that is not in it (elsewhere-beacon)."""
     essential = [process for process in processes if process.rank.essential and process.rank.role != "launcher"]
     others = {process.rank.rank for process in essential} - {first.rank.rank}
     for listed in differences.numbers_in_lists(first.headline):
@@ -95,7 +95,7 @@ def _not_listed(first: Cause, processes: Sequence[Process]) -> Blame | None:
 
 
 def missed(first: Cause, processes: Sequence[Process]) -> Blame | None:
-    """Of a rank that leaves because somebody did not answer: the one that it names, if that one is not at its side."""
+    """For a rank that leaves because another did not answer: the one that it names, if that one was elsewhere."""
     if not _LACKS.search(first.headline):
         return None
     numbers = {
@@ -105,7 +105,7 @@ def missed(first: Cause, processes: Sequence[Process]) -> Blame | None:
         if int(number) != first.rank.rank
     }
     if not numbers and _SENT.search(first.headline):
-        # It says what did not come, and only the number of the one that it should have come from.
+        # It says what did not come, and only the number of the rank that should have sent it.
         told = _FROM.findall(first.headline) or _LISTED.findall(first.headline)
         numbers = {("rank", int(number)) for number in told}
     missing = MISSING.search(first.headline)
@@ -114,7 +114,7 @@ def missed(first: Cause, processes: Sequence[Process]) -> Blame | None:
     if not numbers and _FIRST_RANK.search(first.headline) and first.rank.rank:
         numbers = {("rank", 0)}
     if not numbers:
-        # Whichever number may be that of a rank, if just one of those ranks is elsewhere.
+        # Whichever number may be a rank's, if just one of those ranks is elsewhere.
         return _only_absent(bare_numbers(first.headline) - {first.rank.rank}, processes, first.headline)
     accused = [process for process in processes if process is not first.process and _is_named(process, numbers)]
     absent = [process for process in accused if _is_absent(process, processes, first.headline)]
@@ -129,7 +129,7 @@ def missed(first: Cause, processes: Sequence[Process]) -> Blame | None:
 
 
 def _only_absent(numbers: set[int], processes: Sequence[Process], said: str) -> Blame | None:
-    """Of ranks that a number may mean, the only one that left or does something else.
+    """Of ranks that a number may mean, the only one that left or is doing something else.
 
     For further-datagrams-stop, further-beat-files, further-other-file-name.
     """
@@ -141,7 +141,7 @@ def _only_absent(numbers: set[int], processes: Sequence[Process], said: str) -> 
 
 
 def _is_absent(process: Process, processes: Sequence[Process], said: str) -> bool:
-    """Whether a rank had left or does something else. Where none shows what it does, words about waiting decide."""
+    """Whether a rank had left or is doing something else. Where none shows what it does, words about waiting decide."""
     if has_ended(process) or is_away(process):
         return True
     unknown = not any(waiting.stack_of(item) for item in processes)
@@ -150,7 +150,7 @@ def _is_absent(process: Process, processes: Sequence[Process], said: str) -> boo
 
 
 def unwritten(first: Cause, processes: Sequence[Process]) -> Blame | None:
-    """Of a rank that misses a file with another rank's number in its name: that rank, if it never got to write it."""
+    """For a rank that misses a file with another rank's number in its name: that rank, if it never wrote it."""
     if "No such file" not in first.headline or (path := _QUOTED.search(first.headline)) is None:
         return None
     numbers = {int(number) for number in re.findall(r"\d{1,6}", path[1].rpartition("/")[2])}
@@ -171,7 +171,7 @@ def _is_named(process: Process, numbers: set[tuple[str, int]]) -> bool:
 
 
 def met_elsewhere(processes: Sequence[Process], given_port: int | None) -> Blame | None:
-    """Of ranks that did not find each other: those that looked for the others at another place."""
+    """Of ranks that did not find each other: those that looked for the others at a different address."""
     essential = [process for process in processes if process.rank.essential and process.rank.role != "launcher"]
     odd = meeting.elsewhere(essential, given_port)
     if not odd or len(odd) > len(essential) / 2:
@@ -190,7 +190,7 @@ def met_elsewhere(processes: Sequence[Process], given_port: int | None) -> Blame
 
 
 def differs(processes: Sequence[Process]) -> Blame | None:
-    """Where nothing else tells ranks apart: the only one that says something else of itself than all the others."""
+    """Where nothing else tells ranks apart: the only one that prints something else about itself than the others."""
     essential = [process for process in processes if process.rank.essential and process.rank.role != "launcher"]
     one = meeting.told_otherwise(essential)
     if one is None:
@@ -201,7 +201,7 @@ def differs(processes: Sequence[Process]) -> Blame | None:
 
 
 def by_words(processes: Sequence[Process], blame: Blame) -> Blame:
-    """Who is to blame by what ranks say of themselves, where stacks do not tell for certain."""
+    """The rank to blame by what ranks print about themselves, where stacks are not conclusive."""
     essential = [process for process in processes if process.rank.essential and process.rank.role != "launcher"]
     found = by_value(essential, blame)
     if found.process is not None:
@@ -210,13 +210,13 @@ def by_words(processes: Sequence[Process], blame: Blame) -> Blame:
 
 
 def by_value(processes: Sequence[Process], blame: Blame) -> Blame:
-    """Who is to blame by a value that it alone gave."""
+    """The rank to blame by a value that it alone printed."""
     essential = [process for process in processes if process.rank.essential and process.rank.role != "launcher"]
     return _with_another_value(essential) or blame
 
 
 def waits_with_another_value(running: Sequence[Process]) -> Blame | None:
-    """Where all that are left wait: the only one that had given another value than the rest."""
+    """Where all remaining ranks wait: the only one that had printed another value than the rest."""
     if not all(waiting.waits(process) or waiting.seems_to_wait(process) for process in running):
         return None
     return _with_another_value(running)
@@ -233,7 +233,7 @@ def _with_another_value(processes: Sequence[Process]) -> Blame | None:
 
 
 def by_branch(processes: Sequence[Process]) -> Blame | None:
-    """The only rank that said something of a kind that no other did."""
+    """The only rank that printed something of a kind that no other did."""
     found = differences.branch(processes) if len(processes) > 1 else None
     if found is None:
         return None
@@ -243,7 +243,7 @@ def by_branch(processes: Sequence[Process]) -> Blame | None:
 
 
 def said_alone(process: Process, processes: Sequence[Process]) -> str:
-    """The last thing that only this rank said before it ended; a record of its log where there is nothing else."""
+    """The last line that only this rank printed before it ended; a log record where there is nothing else."""
     for records in differences.RECORDS:
         if lines := differences.own_lines(processes, records).get(process.rank.rank, []):
             return lines[-1].strip()
@@ -274,7 +274,7 @@ def stays_behind(processes: Sequence[Process]) -> Blame | None:
     if len(staying) != 1 or len(done) < 2 or len(last) != 1 or any(process.log.stacks for process in done):
         return None
     one = staying[0]
-    # Whose words stand in a launcher's log is not known.
+    # It is not known who printed the lines in a launcher's log.
     nobodys = "" if all(process.rank.launcher_rank is None for process in done) else None
     if last & {nobodys, *map(_kind, one.log.last_words(_LAST_WORDS))}:
         return None
@@ -308,7 +308,7 @@ def uncounted(causes: Sequence[Cause], processes: Sequence[Process]) -> Blame | 
 
 
 def by_progress(processes: Sequence[Process]) -> Blame | None:
-    """Where no stack tells: the only rank that is behind all the others, or that said something else last."""
+    """Where stacks are not conclusive: the only rank that is behind all the others, or whose last words differ."""
     essential = [process for process in processes if process.rank.essential and process.rank.role != "launcher"]
     if len(essential) < 3 or any(waiting.stack_of(process) for process in essential):
         return None
@@ -335,7 +335,7 @@ def own_trouble(process: Process) -> Cause | None:
 
 
 def said_trouble(process: Process) -> Cause | None:
-    """An exception that a rank does not show, but names in a record of its own."""
+    """An exception that a rank does not show, but names in a log record."""
     words = process.log.last_words(_LAST_WORDS)
     at = next((i for i in range(len(words) - 1, -1, -1) if NAMES_EXCEPTION.search(words[i])), None)
     if at is None or any(map(is_handled, words[at:])):

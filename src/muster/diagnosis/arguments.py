@@ -1,4 +1,4 @@
-"""Whether a program rejected its arguments: by its exit code, and by the usage text that programs print then."""
+"""Whether a program rejected its arguments: by its exit code, and by the usage text that programs then print."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from muster.diagnosis.words import sounds_like_failure
 from muster.wire.verdicts import RankEvidence
 
 _USUAL = 2
-"""The code of argparse, click, getopt, clap, Go's `flag` and of Python where it finds no script."""
+"""The exit code of argparse, click, getopt, clap, Go's `flag`, and of Python where it finds no script."""
 _CODES = (_USUAL, 64)
 """The second is EX_USAGE of sysexits.h."""
 _REJECTED = re.compile(
@@ -23,9 +23,9 @@ _BY_ARGPARSE = re.compile(
     r": error: (?:argument \S{1,200}: |unrecognized arguments: |the following arguments are required: "
     r"|ambiguous option: )"
 )
-"""Its own words, which need no usage text beside them: that of a launcher fills pages."""
+"""A program's own words, which need no usage text next to them: a launcher's fills pages."""
 _BOX = re.compile(r"╭─+ (?:Required options|Parsing error|Unrecognized options|Invalid|Missing|Error)")
-"""How tyro and others that write with rich begin."""
+"""The first line of errors from tyro and others that print with rich."""
 _REJECTED_OPTION = re.compile(
     r"(?i)\b(?:un(?:recogni[sz]ed|known)|illegal|invalid|ambiguous|no such) (?:command[- ]line )?"
     r"(?:option|argument|flag)\b"
@@ -62,7 +62,7 @@ def rejected(tail: Sequence[str], rank: RankEvidence) -> str:
 
 
 def _is_own(tail: Sequence[str], at: int, rank: RankEvidence) -> bool:
-    """Whether a usage text is that of a program of the job's own command, or stands below a rejected option."""
+    """Whether a usage text belongs to a program of the job's own command, or stands below a rejected option."""
     if any(map(_REJECTED_OPTION.search, tail[max(0, at - _LAST_LINES) : at])):
         return True
     named = re.search(r"(?:\S*/)?([\w.-]+)", tail[at].partition(":")[2] or " ".join(tail[at + 1 : at + 2]))

@@ -23,7 +23,7 @@ PASSED_ON = 2
 RENDEZVOUS = 3
 COLLECTIVE = 4
 
-# Sent by people and by other managers of processes, seldom by a fault of the program.
+# Sent by people and by other process managers, seldom because of a fault in the program.
 _POLITE = (signals.SIGTERM, signals.SIGINT, signals.SIGHUP, signals.SIGUSR1, signals.SIGUSR2)
 # A program that aborts says why; one that is killed or crashes does not.
 _SPEAKING = (signals.SIGABRT, signals.SIGBUS)
@@ -54,7 +54,7 @@ _EXCEPTION_LINE = re.compile(
 )
 NAMES_THE_ABSENT = re.compile(r"Ranks? (\d[\d, ]{0,300}) failed to pass monitoredBarrier")
 _NOTICED = re.compile(r"(?i)\b(?:died|dead|gone|crashed|not alive)\b")
-"""How a program speaks of a thread or process of its own that failed, before it leaves for that reason."""
+"""How a program reports a thread or process of its own that failed, before it leaves for that reason."""
 _WAITED_IN_VAIN = re.compile(
     r"(?:^|\.)(?:Empty|TimeoutError|BrokenProcessPool|BrokenBarrierError|CancelledError"
     r"|BrokenThreadPool|CalledProcessError|EOFError)\b|process ended with"
@@ -89,14 +89,14 @@ class Cause:
     process: Process
     signal: int | None = None
     headline: str = ""
-    """The line that says it best."""
+    """The most telling line."""
     lines: tuple[str, ...] = ()
     """The traceback, or the last lines."""
     weight: int = DEFINITE
     raised: Raised | None = None
     finding: Finding | None = None
     sure: bool = True
-    """Nothing speaks for another cause."""
+    """Nothing suggests another cause."""
     earlier: Raised | None = None
     """An exception that was printed before and did not end the process."""
 
@@ -108,10 +108,10 @@ class Cause:
     def order(self) -> tuple[int, bool, bool, float, int]:
         """The first cause has the smallest; a launcher passes on what its ranks did."""
         mute = self.code == "exit_code" and not sounds_like_failure(self.headline)
-        # Who fails says so, then others miss it; a slow end may come after theirs.
+        # A rank that fails says so, then others miss it; a slow exit may come after theirs.
         at = self.rank.ended_at or 0.0
         said_at = min(self.rank.said_at, at) if self.rank.said_at and self.raised is not None else at
-        # The others only lost the rank that took the roll.
+        # The others only lost the rank that counted them.
         said_at = 0.0 if NAMES_THE_ABSENT.search(self.headline) else said_at
         return (self.weight, self.rank.role == "launcher", mute, said_at, self.rank.rank)
 
@@ -142,7 +142,7 @@ def cause_of(process: Process) -> Cause:
 
 
 def _is_launchers(final: Raised) -> bool:
-    """Whether a launcher raised it, because it could not start the program that it was given."""
+    """Whether a launcher raised it because it could not start its program."""
     if not final.frames or final.frames[-1].function != _STARTS or not _NOT_STARTED.match(final.line):
         return False
     caller = next((frame for frame in reversed(final.frames) if not frame.file.endswith("/subprocess.py")), None)
@@ -150,12 +150,12 @@ def _is_launchers(final: Raised) -> bool:
 
 
 def _passes_on(final: Raised) -> bool:
-    """Whether a launcher only says that the program which it was given has failed (r-accelerate-script-exits)."""
+    """Whether a launcher only reports that its program has failed (r-accelerate-script-exits)."""
     return "CalledProcessError" in final.kind and bool(final.frames) and bool(_LAUNCHER.search(final.frames[-1].file))
 
 
 def _told_to_end(process: Process, number: int) -> Cause:
-    """A launcher that says that it got a signal: from the `timeout` in front of it, or from somebody."""
+    """A launcher that reports a signal to itself: from the `timeout` in front of it, or from someone else."""
     lines = process.log.closing(None)
     if process.rank.exit_code == _TIMED_OUT and "timeout " in process.rank.command:
         return Cause("exit_code", process, None, "", lines, VAGUE)
@@ -163,7 +163,7 @@ def _told_to_end(process: Process, number: int) -> Cause:
 
 
 def last_words(process: Process) -> Cause | None:
-    """What a process that Muster itself ended had to say: the exception with which its log stops, if it does."""
+    """The exception with which the log of a process stops that Muster itself ended, if there is one."""
     final = _standing_last(process.log)
     if final is None:
         return None
@@ -171,7 +171,7 @@ def last_words(process: Process) -> Cause | None:
 
 
 def _own_before(log: Log, final: Raised) -> Raised | None:
-    """What a process had raised by itself just before it complained of others, of which it was the cause."""
+    """What a process had raised itself just before it complained of others, whose failure it had caused."""
     if not is_victim(final):
         return None
     for raised in reversed(log.raised):
@@ -186,7 +186,7 @@ def _own_before(log: Log, final: Raised) -> Raised | None:
 
 
 def complaint(process: Process) -> Finding | None:
-    """What a process said of another rank, wherever in its log."""
+    """A process's words about another rank, anywhere in its log."""
     for raised in reversed(process.log.raised):
         found = find(raised.all_lines, "raised") or _while_with_others(raised)
         if found and found.rule.victim:
@@ -210,12 +210,12 @@ def is_victim(raised: Raised) -> bool:
 
 
 def is_told_to_stop(raised: Raised) -> bool:
-    """Whether an exception is only how a process was ended."""
+    """Whether an exception only shows how a process was ended."""
     return bool(_STOPPED.search(raised.line))
 
 
 def _final(log: Log, rank: RankEvidence, shared: bool = False) -> Raised | None:
-    """The exception that ended the process, if one did; of a log that several share, one that complains of no other."""
+    """The exception that ended the process, if any; in a shared log, one that complains of no other rank."""
     candidates = [
         raised
         for raised in log.raised
@@ -223,7 +223,7 @@ def _final(log: Log, rank: RankEvidence, shared: bool = False) -> Raised | None:
     ]
     if shared:
         candidates = [raised for raised in candidates if not is_victim(raised)] or candidates
-        # What every process printed did not end any of them, where one printed something else.
+        # An exception that every process printed ended none of them, where one printed something else.
         told = Counter(raised.line for raised in candidates)
         candidates = [raised for raised in candidates if told[raised.line] == 1] or candidates
     if not candidates:
@@ -255,14 +255,14 @@ def _was_handled(log: Log, raised: Raised, rank: RankEvidence, until: int | None
     mere = raised.setting == "logged" and rank.exit_code not in (None, 1) and _MERE_WARNING.search(before)
     if mere and after and _LOUD.search(after[-1]):
         return True
-    # It logged a failure, then what it did next, and in the end said why it left.
+    # It logged a failure, then its next steps, and in the end said why it left.
     later = any(map(is_record, log.lines[raised.end :]))
     if raised.setting == "logged" and later and after and FAILURE.search(after[-1]) and not GENERIC.search(after[-1]):
         return True
     if not after or (raised.setting in ("thread", "process") and len(after) <= 2 and _NOTICED.search(after[-1])):
         return False
     if any(HANDLED.search(line) for line in after[:3]):
-        # It said so, worked on, and what it said last is why it left.
+        # It reported it, worked on, and its last words say why it left.
         worked = any(PROGRESS.search(line) for line in after) and not HANDLED.search(after[-1])
         if FAILURE.search(after[-1]) or (worked and not PROGRESS.search(after[-1])):
             return True
@@ -273,14 +273,14 @@ def _was_handled(log: Log, raised: Raised, rank: RankEvidence, until: int | None
         )
     # One that ends a Python program ends it with code 1: what came last says why it ended with another.
     said = FAILURE.search(after[-1]) and not GENERIC.search(after[-1])
-    # What a program that leaves by itself says again and again, in other numbers, is a dump.
+    # Lines that an exiting program repeats with other numbers are a dump.
     kinds = {re.sub(r"\d+", "#", line) for line in after} if (rank.exit_code or 0) < 128 else after
     return going_on >= 3 or len(kinds) > 5 or (raised.form == "python" and bool(said))
 
 
 def _standing_last(log: Log) -> Raised | None:
     """The exception after which a process printed nothing of a program that goes on."""
-    # What a stop makes a program print comes after what it had to say by itself.
+    # What a stop makes a program print comes after its own words.
     spoken = [raised for raised in log.raised if raised.setting != "ignored" and raised.line]
     limit = log.stopped_at
     by_itself = [raised for raised in spoken if limit is None or raised.begin < limit or not _TOLD.search(raised.line)]
@@ -294,7 +294,7 @@ def _standing_last(log: Log) -> Raised | None:
 
 
 def _progress(log: Log, raised: Raised) -> int:
-    """How many lines after an exception tell of a program that goes on."""
+    """How many lines after an exception show a program that goes on."""
     later = (line for line in log.lines[raised.end :] if not line.startswith((" ", "\t", "wandb")))
     return sum(bool(PROGRESS.search(line)) for line in later)
 
@@ -307,7 +307,7 @@ def _by_signal(process: Process, number: int, final: Raised | None) -> Cause:
         if final is not None and rank.signal is None and final.setting == "main" and not _STOPPED.search(final.line):
             return by_exception(process, final)
         return Cause("signal", process, number, _last_line(log), log.closing(None), weight, earlier=earlier)
-    # A program that has failed may still crash while it tidies up.
+    # A program that has failed may still crash during cleanup.
     clean = final is not None and final.setting != "logged" and not _spoken_after(log, final)
     if final is not None and clean:
         return by_exception(process, final)
@@ -322,7 +322,7 @@ def _by_signal(process: Process, number: int, final: Raised | None) -> Cause:
         found = find([line for raised in log.raised if raised.form == "c++" for line in raised.all_lines], "raised")
         found = found or find(log.last_words(8), "said")
     if found is not None and found.rule.victim and final is not None and not is_victim(final):
-        # It had failed by itself; what it said of the others came while it was leaving.
+        # It had failed by itself; it printed its words about the others while leaving.
         return by_exception(process, final)
     if found is not None and number in _SPEAKING and found.rule.code != "exception":
         return _found(process, found, number, native or found.line)
@@ -337,7 +337,7 @@ def _spoken_after(log: Log, raised: Raised) -> bool:
 
 
 def _native_line(log: Log) -> str:
-    """What a crashing program or its libraries said."""
+    """The message of a crashing program or its libraries."""
     spoken = [raised for raised in log.raised if raised.form == "c++"]
     if spoken:
         return spoken[-1].line
@@ -361,7 +361,7 @@ def by_exception(process: Process, final: Raised) -> Cause:
     if found is None:
         return made
     if found.rule.code not in ("exception", "collective") and found.line not in headline and found.line in final.more:
-        # What decides belongs in the message.
+        # The decisive part belongs in the message.
         made = replace(made, headline=f"{headline}: {_shortened(found.line)}")
     return replace(made, code=found.rule.code, weight=_weight(found))
 
@@ -375,7 +375,7 @@ def _said_by_program(log: Log, final: Raised) -> str:
 
 
 def _own_root(raised: Raised) -> Raised | None:
-    """What a rank had raised by itself, if it lost the others only while it left: in a `finally`, in a handler."""
+    """What a rank had raised by itself, if it lost the others only while leaving: in a `finally`, in a handler."""
     root = next((cause for cause in raised.causes if cause.line), None)
     if not raised.handling or root is None or is_victim(root) or not is_victim(replace(raised, causes=())):
         return None
@@ -386,7 +386,7 @@ def _own_root(raised: Raised) -> Raised | None:
 
 
 def named_in(process: Process, line: str) -> Cause:
-    """An exception that is only named in a line."""
+    """An exception that a line only names."""
     found = find([line], "raised")
     made = Cause("exception", process, None, _shortened(line), process.log.closing(None), finding=found, sure=False)
     return replace(made, code=found.rule.code) if found is not None and not found.rule.victim else made
@@ -403,7 +403,7 @@ def _while_with_others(raised: Raised) -> Finding | None:
 
 
 def _was_meeting(raised: Raised) -> bool:
-    """Whether it came while a library had ranks find each other (further-torch-late)."""
+    """Whether it came while a library was bringing ranks together (further-torch-late)."""
     return any(MEETING.match(frame.function) for frame in _in_library(raised))
 
 
@@ -413,10 +413,10 @@ def _in_library(raised: Raised) -> list[Frame]:
 
 
 def headline_of(raised: Raised) -> str:
-    """An exception in one line: its own, and the one that it came from."""
+    """An exception in one line: its own, and that of its origin."""
     line = _shortened(raised.line)
     if line.endswith(":") and raised.more:
-        # A title, and below it what it is about: with gRPC the status and its details.
+        # A title, and its subject below: with gRPC the status and its details.
         line = _shortened(f"{line} {', '.join(map(str.strip, raised.more[: 1 + line.endswith('with:')]))}")
     if not raised.causes:
         return line
@@ -457,7 +457,7 @@ def _weight(found: Finding) -> int:
 
 
 def _by_words(process: Process) -> Cause:
-    """No exception and no signal: the exit code, and what the program said of it."""
+    """Without exception or signal: the exit code, and the program's words about it."""
     rank, log = process.rank, process.log
     lines = log.closing(None)
     tail = [line.strip() for line in log.lines[-60:] if line.strip()]
@@ -486,13 +486,13 @@ def _by_words(process: Process) -> Cause:
 
 
 def _indented(log: Log) -> Finding | None:
-    """What a program says below a title, indented, of what it or its machine lacks."""
+    """Indented lines below a title about something that the program or its machine lacks."""
     found = find(log.indented(_FEW), "said")
     return found if found is not None and not found.rule.victim and found.rule.code in _LACKS else None
 
 
 def _is_report(tail: list[str]) -> bool:
-    """A launcher's own page of words, in which lines are indented."""
+    """A launcher's own page of text, with indented lines."""
     return any(line.startswith("-----") for line in tail[-30:])
 
 

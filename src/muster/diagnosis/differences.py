@@ -1,4 +1,4 @@
-"""What ranks print, compared: another value in the same words, a line that only one has, how far each came."""
+"""Compares what ranks print: another value in the same words, a line that only one has, how far each came."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from muster.diagnosis import waiting
 from muster.diagnosis.launchers import Process
 
 _NUMBER = re.compile(r"(?<![\w.])(?=[a-f]{0,40}\d)[0-9a-f]{6,64}(?![\w.])|\d+(?:\.\d+)?")
-"""Numbers, and digests of six digits and more."""
+"""Numbers, and digests of six or more digits."""
 _TIME = re.compile(r"\d{1,4}[-/:]\d\d[-/:]\d\d[\d.,:TZ+ ]{0,20}")
 _WORD = re.compile(r"(?<![\w.])(?:[A-Za-z_][\w-]{2,60}(?:\.\w{1,10})?|\d{4,9}|(?=[a-f]{0,40}\d)[0-9a-f]{6,64})(?!\w)")
 _BARE_LIST = re.compile(r"^\w{0,60}(?:Error|Exception|Exit)?:? ?\[[^\[\]]{1,1000}\]$")
-"""All that is said is a list."""
+"""The whole line is a list."""
 _LIST = re.compile(r"[\[({]\d+(?:, ?\d+)+[\])}]")
 _VALUES = re.compile(r"\[([^\[\]{}]{1,1000})\]|\{([^\[\]{}]{1,1000})\}")
 _KEYED = re.compile(r"['\"]?(?:rank|worker|r)?[ _]?(\d{1,6})['\"]?: ?(.+)$")
@@ -65,9 +65,9 @@ _FIGURE = re.compile(r"\d+(?:\.\d+)?")
 _STEP_LINES = 200
 _FEW_STEP_LINES = 12
 _MANY = 64
-"""Of more ranks than these, fewer lines are compared: a verdict must not be late."""
+"""With more ranks than this, fewer lines are compared: a verdict must not be late."""
 _ENOUGH = 4
-"""So many ranks have to count alike before a neighbour's number is taken for one."""
+"""At least so many ranks must count alike before a number is taken for a neighbour's."""
 
 
 @dataclass(frozen=True)
@@ -76,12 +76,12 @@ class Difference:
 
     process: Process
     line: str
-    """What it said."""
+    """The words of this rank."""
     theirs: str
-    """What another one said; empty where its own line says it all."""
+    """The words of another one; empty where its own line says it all."""
 
     def explains(self, headline: str) -> bool:
-        """Whether the value that is its own, or that of the others, stands in an error about shapes or sizes."""
+        """Whether its own value, or that of the others, stands in an error about shapes or sizes."""
         own = set(_NUMBER.findall(self.line)) ^ set(_NUMBER.findall(self.theirs))
         return bool(_SHAPES.search(headline)) and bool(own & set(_NUMBER.findall(headline)))
 
@@ -100,7 +100,7 @@ def value(processes: Sequence[Process]) -> Difference | None:
     most = _FIRST_LINES if len(processes) <= _MANY else _FEW_LINES
     said = {process.rank.rank: _rows(process, most) for process in processes}
     if not any(said.values()) and len(processes) <= _MANY:
-        # All that they say are records of a log (apart-elects).
+        # All their lines are log records (apart-elects).
         said = {process.rank.rank: _rows(process, most, RECORDS[-1]) for process in processes}
     without_first = {rank: rows for rank, rows in said.items() if rank}
     found = _odd_value(processes, said)
@@ -120,7 +120,7 @@ def _odd_value(processes: Sequence[Process], said: Mapping[int, dict[str, _Row]]
 
 
 def _votes(rows: Mapping[int, _Row], shape: str) -> Iterator[Mapping[int, object]]:
-    """What ranks may be expected to agree on: a value, that each belongs to its own group, who its neighbours are."""
+    """Values that ranks are expected to agree on: a common one, one for each group, or their neighbours."""
     groups = {rank: _NUMBER.findall(match[0]) for rank, (line, _) in rows.items() if (match := _LIST.search(line))}
     within = {rank: str(rank) in members for rank, members in groups.items()}
     if len(groups) == len(rows) and sum(within.values()) > 1:
@@ -130,13 +130,13 @@ def _votes(rows: Mapping[int, _Row], shape: str) -> Iterator[Mapping[int, object
     for column, before in zip(columns, shape.split("#"), strict=False):
         own = {rank: value == str(rank) for rank, value in column.items()}
         if all(value.isdigit() and int(value) % len(rows) == rank for rank, value in column.items()):
-            # What goes round (whom-token-dropped).
+            # Passed around (whom-token-dropped).
             continue
         if sum(own.values()) == len(rows) - 1 and (_ITSELF.search(before) or len(rows) >= _ENOUGH):
-            # One that takes itself for another (values-same-rank, elsewhere-same-seat).
+            # One that uses another's number (values-same-rank, elsewhere-same-seat).
             yield own
             return
-    # A column that only counts the ranks says nothing.
+    # A column that only counts the ranks means nothing.
     columns = [column for column in columns if any(value != str(rank) for rank, value in column.items())]
     yield from columns
     if len(rows) >= _ENOUGH:
@@ -148,7 +148,7 @@ def _votes(rows: Mapping[int, _Row], shape: str) -> Iterator[Mapping[int, object
 
 
 def _intruders(partners: Mapping[int, int]) -> Mapping[int, object]:
-    """Of ranks that name partners: whether one names a rank that is another's partner already."""
+    """Where ranks name partners: whether one names a rank that is already another's partner."""
     paired = {rank for rank, other in partners.items() if partners.get(other) == rank and other != rank}
     return {rank: rank not in paired and other in paired for rank, other in partners.items()}
 
@@ -184,7 +184,7 @@ def branch(processes: Sequence[Process]) -> tuple[Process, str] | None:
     """
     for records in RECORDS:
         own = {rank: lines for rank, lines in own_lines(processes, records).items() if lines}
-        # The first rank often speaks for all.
+        # The first rank often prints on behalf of all.
         odd = [rank for rank, lines in own.items() if rank or any(map(_UNUSUAL.search, lines))]
         if len(odd) == 1:
             lines = own[odd[0]]
@@ -197,12 +197,12 @@ def branch(processes: Sequence[Process]) -> tuple[Process, str] | None:
 
 
 def is_unusual(line: str) -> bool:
-    """Whether a line tells of something that does not happen on every rank."""
+    """Whether a line reports something that does not happen on every rank."""
     return bool(_UNUSUAL.search(line))
 
 
 def impostor(processes: Sequence[Process]) -> Process | None:
-    """The only rank that calls itself by the number of another, where others use their own in the same words."""
+    """The only rank that gives another's number as its own, where the others give their own in the same words."""
     claims: dict[str, dict[int, int]] = {}
     for process in processes:
         for line in process.log.first_words(_FIRST_LINES):
@@ -232,7 +232,7 @@ def misnumbered(processes: Sequence[Process], told: set[int]) -> Process | None:
 
 
 def unlike(processes: Sequence[Process]) -> Process | None:
-    """The only one that ended in another way than all the others, or else that stopped at another line."""
+    """The only one that ended differently from all the others, or else that stopped at another line."""
     ended = {process.rank.rank: _ending(process) for process in processes}
     at = {process.rank.rank: waiting.key_of(process) for process in processes}
     for told in (ended, at):
@@ -251,7 +251,7 @@ def known_by(said: str, speaker: Process, others: Sequence[Process]) -> Process 
     """The only one of the others with a word of what is said in a line that all of them print, each with its own."""
     if len(others) < 2 or len(others) > _MANY:
         return None
-    # Several may have said the same.
+    # Several may have printed the same.
     words = {process.rank.rank: process.log.first_words(_FIRST_LINES) for process in others}
     lines = {rank: [line for line in found if said not in line] for rank, found in words.items()}
     own = " ".join(speaker.log.first_words(_FIRST_LINES))
@@ -272,7 +272,7 @@ def _has_word(line: str, word: str) -> bool:
 
 
 def own_lines(processes: Sequence[Process], records: re.Pattern[str] | None = None) -> dict[int, list[str]]:
-    """By rank, the last lines of kinds that no other rank printed; records of a log only as they are asked for."""
+    """By rank, the last lines of kinds that no other rank printed; log records only if requested."""
     most = _LAST_LINES if len(processes) <= _MANY else _FEW_LINES
     words = {process.rank.rank: _before_its_end(process, most, records) for process in processes}
     shapes = {number: [_shape(line) for line in lines] for number, lines in words.items()}
@@ -300,13 +300,13 @@ def is_disagreement(line: str) -> bool:
 
 
 def came(process: Process, numbers: set[int]) -> Iterator[set[int]]:
-    """Sets of ranks that a process says it had heard of, in a list or one in each line; never all of the others."""
+    """Sets of ranks that a process says it had heard from, in a list or one per line; never all of the others."""
     others = numbers - {process.rank.rank}
     one_by_one: dict[str, set[int]] = {}
     for line in process.log.last_words(_LAST_LINES if len(numbers) <= _MANY else _FEW_LINES):
         bare = _TIME.sub("", line[:300])
         word = _CAME.search(bare)
-        # What stands in another part of the sentence is about others: "expected 3, got 2, from [1, 3]".
+        # Numbers in another part of the sentence are about others: "expected 3, got 2, from [1, 3]".
         if word is None or _CAME_NOT.search(
             bare, max(bare.rfind(mark, 0, word.start()) for mark in (", ", "; ", ": ")) + 1
         ):
@@ -340,12 +340,12 @@ def not_counted(process: Process, numbers: set[int]) -> set[int]:
 
 
 def numbers_in_lists(line: str) -> list[set[int]]:
-    """The lists of whole numbers that a line has."""
+    """The lists of whole numbers in a line."""
     return [{int(number) for number in re.findall(r"\d+", found)} for found in _NUMBERS.findall(line[:2000])]
 
 
 def asked_last(process: Process) -> set[int]:
-    """The numbers of others in the last thing that a process said before it failed, unless they had answered."""
+    """The numbers of others in the last words of a process before it failed, unless they had answered."""
     log = process.log
     end = log.raised[-1].begin if log.raised else len(log.lines)
     words = log.words_between(max(0, end - _LAST_LINES), end)
@@ -399,7 +399,7 @@ def _odd_by_number(line: str, count: int) -> int | None:
 
 
 def _lists(line: str, count: int) -> Iterator[list[str]]:
-    """What may be a value of each rank: in brackets, by the ranks' numbers, or between strokes, commas and spaces."""
+    """Possible values of each rank: in brackets, by the ranks' numbers, or between bars, commas and spaces."""
     for found in _VALUES.finditer(line):
         parts = [part.strip() for part in (found[1] or found[2]).split(",")]
         pairs = [_KEYED.match(part) for part in parts]
@@ -426,7 +426,7 @@ def steps(processes: Sequence[Process]) -> Mapping[int, int]:
 
 
 def _counted(process: Process, most: int) -> dict[str, int]:
-    """The shapes of lines that a process printed, each with where its growing number got to."""
+    """The shapes of lines that a process printed, each with the last value of its growing number."""
     rows: dict[str, list[tuple[int, ...]]] = {}
     for line in process.log.words_between(max(0, len(process.log.lines) - most)):
         numbers = _FIGURE.findall(line[:200])
@@ -438,7 +438,7 @@ def _counted(process: Process, most: int) -> dict[str, int]:
 
 
 def _growing(rows: Sequence[tuple[int, ...]]) -> int | None:
-    """Where the first number got to that grows from line to line; a single line counts by its last number."""
+    """The last value of the first number that grows from line to line; a single line counts by its last number."""
     width = min(len(row) for row in rows)
     for column in range(width):
         values = [row[column] for row in rows]

@@ -36,7 +36,7 @@ _ENDED = re.compile(
     r"\*\*\* (?P<what>JOB|STEP) \S+ ON (?P<node>\S+) (?:CANCELLED|FAILED) AT \S+"
     r"(?: DUE TO (?P<why>[A-Z ,]+?))?(?:,| \*\*\*)"
 )
-# How srun speaks when it ends the rest of a step because one of its tasks failed.
+# What srun prints when it ends the rest of a step because one of its tasks failed.
 _ENDS_THE_REST = re.compile(r"^srun: (?:error: )?Terminating (?:StepId|job step)", re.M)
 _FROM_OUTSIDE = ("Terminated", "Killed")
 _OUT_OF_MEMORY = re.compile(r"oom[-_]kill event|Out Of Memory|OOMKilled|Out of memory: Killed process")
@@ -51,7 +51,7 @@ _SHELL_SIGNALS = (
     ("Terminated", re.compile(r"(?:^|\s)Terminated$"), 15),
 )
 """A word that is in every line that a pattern fits, the pattern, and the signal."""
-# Python and argparse end with 2 when they cannot begin.
+# Python and argparse exit with 2 when they cannot start.
 _BAD_START = re.compile(r"python[\d.]*: can't open file '|^\S+\.py: error: ")
 _CODE = re.compile(r"(?:exit(?:ed)?(?: with)?(?: exit)? (?:code|status)[ :]+|exitcode[ :]+)(\d{1,3})\b", re.I)
 _RETURNED = re.compile(r"return ?code = -(\d{1,2})\b|exit ?code:? -(\d{1,2})\b")
@@ -86,7 +86,7 @@ def explained(files: Sequence[LogFile], facts: JobFacts) -> Verdict:
         said = "; ".join(f"the last line of rank {rank.rank}: {_last_line(rank)}" for rank in made.ranks[:_FEW])
         message = f"none of {len(made.ranks)} ranks said anything that sounds like a failure; {said}"
         return Verdict("exit_code", message, evidence=ends, confidence="unsure")
-    # Where nothing tells how a process ended, it is taken to have failed: its log was given.
+    # Where it is unknown how a process ended, it is taken to have failed: its log was given.
     untold = {rank.rank for rank in made.ranks if rank.exit_code is None and rank.signal is None and not rank.expected}
     ranks = tuple(replace(rank, exit_code=1) if rank.rank in untold else rank for rank in made.ranks)
     ranks = tuple(replace(rank, tail=shortened(rank.tail, rank)) for rank in ranks)
@@ -119,7 +119,7 @@ def _last_line(rank: RankEvidence) -> str:
 
 
 def evidence_of(files: Sequence[LogFile]) -> Evidence:
-    """What the logs of one failure say, as if Muster had recorded it."""
+    """The evidence in the logs of one failure, in the form that Muster would have recorded."""
     texts = [replace(file, text=without_stamps(file.text)) for file in files]
     ranks = [rank for number, file in enumerate(texts) for rank in _ranks(file, number, len(texts))]
     ended = next((match for file in texts for match in [_end_of_job(file.text)] if match), None)
@@ -129,7 +129,7 @@ def evidence_of(files: Sequence[LogFile]) -> Evidence:
 
 
 def _ranks(file: LogFile, position: int, count: int) -> Iterable[RankEvidence]:
-    """The ranks that one file tells of: one for each label of `srun --label` or of torch, otherwise one."""
+    """The ranks in one file: one for each label of `srun --label` or of torch, otherwise one."""
     if parts := _parts(file.text):
         for number, text in sorted(parts.items()):
             rank = _rank(number, replace(file, text=text), len(parts))
@@ -148,13 +148,13 @@ def _rank(number: int, file: LogFile, count: int) -> RankEvidence:
     rank = RankEvidence(
         number, "" if count == 1 else file.name, code, signal, tail=file.text, oom_killed=_killed(last, signal)
     )
-    # Of several logs those without a word of trouble belong to processes that somebody ended.
+    # Of several logs, those without any error belong to processes that somebody ended.
     quiet = count > 1 and file.exit_code is None and file.signal is None and _is_quiet(rank)
     return replace(rank, expected=quiet)
 
 
 def _end(last: Sequence[str]) -> tuple[int | None, int | None]:
-    """The signal or the exit code of which the last lines tell."""
+    """The signal or the exit code that the last lines name."""
     for line in reversed(last):
         for word, pattern, number in _SHELL_SIGNALS:
             if word in line and pattern.search(line):
@@ -194,14 +194,14 @@ def _by_label(text: str) -> dict[int, str]:
 
 
 def _by_mark(text: str) -> Mapping[int, str]:
-    """What torch marked with the rank that said it (`[rank3]: …`), unless a launcher names the processes."""
+    """The lines that torch marked with a rank (`[rank3]: …`), unless a launcher names the processes."""
     if "[rank" not in text or names_children(text):
         return {}
     return owned_lines("\n".join(line for line in text.split("\n") if line.startswith("[rank")))
 
 
 def _by_task(ranks: Sequence[RankEvidence], files: Sequence[LogFile]) -> list[RankEvidence]:
-    """The ranks with what `srun` says of the ends of its tasks."""
+    """The ranks, with srun's messages on the ends of its tasks."""
     told = [match for file in files for match in _TASKS.finditer(file.text)]
     if not told:
         return list(ranks)
@@ -217,7 +217,7 @@ def _by_task(ranks: Sequence[RankEvidence], files: Sequence[LogFile]) -> list[Ra
         first = next((match for match in told if _by_itself(match)), told[0])
         return [_ended_by(replace(ranks[0], rank=min(_numbers(first["tasks"]))), first)]
     known = [_ended_by(rank, ends[rank.rank]) if rank.rank in ends else rank for rank in ranks]
-    # Who printed nothing of its own may still be the one that failed.
+    # A task that printed nothing of its own may still be the one that failed.
     silent = sorted(ends.keys() - {rank.rank for rank in ranks}) if len(files) == 1 else []
     known += [_ended_by(RankEvidence(number, ""), ends[number]) for number in silent[:_MOST_SILENT]]
     return [replace(rank, expected=True) if rank.rank in by_srun else rank for rank in known]
@@ -261,7 +261,7 @@ def _stopped(evidence: Evidence, ended: re.Match[str]) -> Evidence:
 
 
 def _end_of_job(text: str) -> re.Match[str] | None:
-    """What Slurm says of the end, unless it only ended the rest of a step after one of its tasks had failed."""
+    """Slurm's message on the end, unless it only ended the rest of a step after one of its tasks had failed."""
     ends = list(_ENDED.finditer(text))
     of_job = [end for end in ends if end["what"] == "JOB" or (end["why"] or "").strip() in _REASONS]
     if of_job or not ends:

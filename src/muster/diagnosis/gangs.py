@@ -1,4 +1,4 @@
-"""Who is to blame among several processes: the one whose failure the others only noticed."""
+"""Which of several processes is to blame: the one whose failure the others only noticed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _AT_ONCE_S = 1.0
 _LAST_WORDS = 40
 _FEW_WORDS = 10
 _MANY = 64
-"""Of more ranks than these, fewer words are compared: a verdict must not be late."""
+"""With more ranks than this, fewer words are compared: a verdict must not be late."""
 _TROUBLE = re.compile(
     r"(?i)\b(?:error|exception|cannot|can't|could not|failed|fatal|nan|inf|corrupt|truncated|traceback)\b|Error\b"
 )
@@ -58,23 +58,23 @@ LEFT = "had ended (exit code 0) while the others still needed it"
 
 @dataclass(frozen=True)
 class Blame:
-    """A process that the others waited for, and how that is known."""
+    """A process that the others waited for, and the reason to think so."""
 
     process: Process | None
     why: str
     """What it did, to follow "rank 2 on node-0"."""
     in_question: tuple[int, ...] = ()
-    """Where none can be named: the ranks that it may have been."""
+    """Where none can be named: the candidates."""
     where: Frame | None = None
     sure: bool = True
     all_of: tuple[int, ...] = ()
     """Where several were in the same place, while the rest waited for them."""
     next: str = ""
-    """What to do about it, where that is more than to look there."""
+    """What to do about it, where that is more than looking there."""
 
 
 def spoken(processes: Sequence[Process]) -> Cause | None:
-    """The first exception with which the log of a process stops that Muster had to end, or that ended as if well."""
+    """The first exception with which the log of a process stops that Muster had to end, or that seemed to end well."""
     found = [
         cause
         for process in processes
@@ -85,13 +85,13 @@ def spoken(processes: Sequence[Process]) -> Cause | None:
 
 
 def _after_its_stop(cause: Cause) -> bool:
-    """Whether it was raised when others were being ended already, and so lost (elsewhere-other-interface)."""
+    """Whether it was raised while others were being ended, and so does not count (elsewhere-other-interface)."""
     stopped, raised = cause.process.log.stopped_at, cause.raised
     return stopped is not None and raised is not None and raised.begin >= stopped
 
 
 def origin(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | None:
-    """Where several ranks fail alike because one of them had told the others: that one, with what it said itself."""
+    """Where several ranks fail alike because one of them had told the others: that one, with its own words."""
     first = causes[0]
     alike = [cause for cause in causes if likeness(cause) == likeness(first)]
     named = _blamed(first)
@@ -99,9 +99,9 @@ def origin(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | Non
         number = int(named["rank"] or named["on"] or named["only"])
         accused = next((item for item in processes if item.rank.rank == number), None)
         if accused is None and number in started_by(first.rank):
-            # Its launcher does not tell of it.
+            # Its launcher does not report it.
             accused = replace(first.process, rank=replace(first.rank, rank=number))
-        # After its own number a rank tells what it heard of another.
+        # After its own number a rank repeats what it heard of another.
         before = first.headline[: named.start()] if number != first.rank.rank and _names_itself(first) else ""
         said_so = named["rank"] is None or _TROUBLE.search(named["said"] + before) or _FAILED.search(named[0])
         itself = accused is not None and accused.rank.rank == first.rank.rank
@@ -109,16 +109,16 @@ def origin(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | Non
             own = next((cause for cause in causes if cause.rank.rank == accused.rank.rank), None)
             own = own or _own_words(accused)
             if own is None and _is_missed(first):
-                # It is not said to have failed, but not to have come: where it was tells more.
+                # It is reported as missing, not as failed: where it was tells more.
                 return None
-            # Workers may be those of a data loader, which have numbers of their own.
+            # Workers may be those of a data loader, which have their own numbers.
             if own or "ank" in named[0] or first.raised is None or first.process.shared:
                 return own or replace(first, process=accused, sure=False)
     if (quoted := _quoted_from(first, processes)) is not None:
         return quoted
     if len(alike) < len(causes):
         return None
-    # mpirun tells once more of a rank that has a log of its own.
+    # mpirun reports a rank again that has its own log.
     alike = list({cause.rank.rank: cause for cause in reversed(alike)}.values())
     if len(alike) < 2:
         return None
@@ -148,7 +148,7 @@ def with_exception(log: Log, line: str) -> str:
 
 
 def _blamed(first: Cause) -> re.Match[str] | None:
-    """The rank that a message names, which may begin with the number of the rank that writes it."""
+    """The rank that a message names, which may begin with the number of the rank that prints it."""
     named = _BLAMED.search(first.headline)
     if named and _names_itself(first):
         return _BLAMED.search(first.headline, named.start("said")) or named
@@ -161,13 +161,13 @@ def _names_itself(first: Cause) -> bool:
 
 
 def _is_missed(first: Cause) -> bool:
-    """Whether what a rank says of another is that it waited for it."""
+    """Whether a rank's words about another say that it waited for it."""
     complains = first.finding is not None and first.finding.rule.victim
     return complains and bool(_MISSED.search(first.headline)) and not _FAILED.search(first.headline)
 
 
 def _quoted_from(first: Cause, processes: Sequence[Process]) -> Cause | None:
-    """Where a rank leaves with another's exception on its lips: the only other one whose log stops with it."""
+    """Where a rank leaves with another's exception in its last words: the only other one whose log stops with it."""
     if first.code != "exit_code" or first.raised is not None or "E" not in first.headline:
         return None
     others = [_own_words(process) for process in processes if process.rank.expected and process is not first.process]
@@ -189,10 +189,10 @@ def _own_words(accused: Process) -> Cause | None:
 
 
 def hinted(first: Cause, processes: Sequence[Process]) -> Cause | None:
-    """Where the rank that failed first says nothing about it: the only one whose log tells of trouble."""
+    """Where the rank that failed first prints nothing about it: the only one whose log has an error."""
     if first.code != "exit_code" or len(processes) < 2:
         return None
-    # What several say is what they were told.
+    # What several print is what they were told.
     told = sum(first.headline in process.log.last_words(3) for process in processes) > 1
     said = spoken(processes)
     if _TROUBLE.search(first.headline) and not told and not (said and _MISSED.search(first.headline)):
@@ -247,7 +247,7 @@ def culprit(
     if blame.process is None and surely_peers and (other := _elsewhere(essential, complaints)) is not None:
         return other
     if blame.process is None and len(silent) == 1 and _hangs(silent[0], essential, complaints):
-        # It waits as well, but it alone would do so for ever.
+        # It waits as well, but it alone would wait for ever.
         return Blame(silent[0], waiting.not_there(silent[0]), where=waiting.place_of(silent[0]), sure=False)
     return blame if surely_peers or shown else _none_silent(essential)
 
@@ -258,7 +258,7 @@ def _absent_at_roll_call(essential: Sequence[Process], complaints: Mapping[int, 
     numbers = {int(number) for number in re.findall(r"\d+", called)}
     absent = [process for process in essential if process.rank.rank in numbers]
     if not any(number in complaints for number in numbers) or len(absent) > len(essential) // 2:
-        # Who came too late for it complains later, like everybody; of others there are other signs.
+        # A rank that came too late for it complains later, like everyone; for others there are other signs.
         return None
     of = tuple(process.rank.rank for process in absent) if len(absent) > 1 else ()
     return Blame(absent[0], "did not come to the barrier", where=waiting.place_of(absent[0]), all_of=of)
@@ -311,7 +311,7 @@ def odd_one_out(silent: Sequence[Process], num_ranks: int, failed: Sequence[Rais
         candidates = odd
     shown = [process for process in candidates if is_away(process)]
     if len(shown) == 1 and not any(map(waiting.is_frozen, candidates)):
-        # Of the others it is only not known where they were (apart-mpi-ring-sleeps).
+        # For the others it is only unknown where they were (apart-mpi-ring-sleeps).
         candidates = shown
     if len(candidates) > 1:
         candidates = [process for process in candidates if not waiting.seems_to_wait(process)] or candidates
@@ -327,7 +327,7 @@ def odd_one_out(silent: Sequence[Process], num_ranks: int, failed: Sequence[Rais
 
 
 def has_ended(process: Process) -> bool:
-    """It ended well, and nobody had told it to."""
+    """It ended well, and no other rank had told it to."""
     return process.rank.succeeded and not process.rank.expected
 
 
@@ -357,13 +357,13 @@ def _gone_before(left: Sequence[Process], essential: Sequence[Process], complain
 
 
 def _hangs(process: Process, essential: Sequence[Process], complaints: Mapping[int, str]) -> bool:
-    """Whether it waits by means of its own, and no further on than those that gave up."""
+    """Whether it waits by its own means, and no further on than those that gave up."""
     shown = waiting.stack_of(process) is not None and not waiting.waits(process)
     return shown and not _goes_on(process, essential, complaints)
 
 
 def _goes_on(process: Process, essential: Sequence[Process], complaints: Mapping[int, str]) -> bool:
-    """Whether a rank came further than all that complain: it does not need them, nor they it."""
+    """Whether a rank came further than all that complain: they do not need each other."""
     steps = differences.steps(essential)
     theirs = [steps[number] for number in complaints if number in steps]
     return bool(theirs) and steps.get(process.rank.rank, 0) > max(theirs)
@@ -380,7 +380,7 @@ def _have_finished(left: Sequence[Process], essential: Sequence[Process], compla
 
 
 def is_away(process: Process) -> bool:
-    """It goes on with something else, though others wait for it."""
+    """It is busy with something else, although others wait for it."""
     return (
         process.rank.expected
         and waiting.stack_of(process) is not None
@@ -406,7 +406,7 @@ def _elsewhere(essential: Sequence[Process], complaints: Mapping[int, str]) -> B
         return None
     away = [process for process in essential if at[process.rank.rank] != common]
     if more:
-        # Those further on came past the call in which most are; one that is still before it holds them up.
+        # Those further on have passed the call in which most are; one that has not reached it holds them up.
         away = [process for process in away if waiting.is_before(at[process.rank.rank], common)]
     if len(away) != 1:
         return None
@@ -422,7 +422,7 @@ def _none_silent(essential: Sequence[Process]) -> Blame:
 
 
 def _named(essential: Sequence[Process], complaints: Mapping[int, str]) -> Process | None:
-    """The rank that most complaints name, or whose entry they miss in the store."""
+    """The rank that most complaints name, or whose key they miss in the store."""
     counted = Counter(number for line in complaints.values() for number in _numbers(_NAMED, line))
     missed = Counter(number for line in complaints.values() for number in _numbers(_KEY, line))
     for number, _ in [*counted.most_common(), *missed.most_common()]:
@@ -435,14 +435,14 @@ def _named(essential: Sequence[Process], complaints: Mapping[int, str]) -> Proce
 
 
 def _accused(essential: Sequence[Process], complaints: Mapping[int, str]) -> Process | None:
-    """The only rank of which others complain and that complains of nobody itself."""
+    """The only rank that others complain about and that complains about nobody itself."""
     told = {number for own, line in complaints.items() for number in _numbers(_MENTIONED, line) if number != own}
     accused = [process for process in essential if process.rank.rank in told and process.rank.rank not in complaints]
     return accused[0] if len(accused) == 1 else None
 
 
 def _voted(essential: Sequence[Process], complaints: Mapping[int, str]) -> Process | None:
-    """The rank that all others complain of, whatever it says of them."""
+    """The rank that all others complain about, whatever it says of them."""
     votes = Counter(
         number for own, line in complaints.items() for number in set(_numbers(_MENTIONED, line)) if number != own
     )
@@ -462,12 +462,12 @@ def likeness(cause: Cause) -> tuple[str, str]:
 
 
 def without_numbers(text: str) -> str:
-    """A line as others may have printed it with numbers of their own."""
+    """A line as others may have printed it with their own numbers."""
     return re.sub(r"\d+", "#", text)
 
 
 def _only_once(processes: Sequence[Process]) -> dict[int, str]:
-    """By rank, what it said of a failure and no other rank did."""
+    """By rank, its words about a failure that no other rank printed."""
     ranks = [process for process in processes if process.rank.role != "launcher"]
     count = _LAST_WORDS if len(ranks) <= _MANY else _FEW_WORDS
     words = {process.rank.rank: process.log.last_words(count) for process in ranks}

@@ -1,4 +1,4 @@
-"""Processes inside one rank's log: what `torchrun` (also under other names) and `mpirun` say of their children.
+"""Processes inside one rank's log: the reports of `torchrun` (also under other names) and `mpirun` on their children.
 
 A launcher is one rank for Muster, and its log holds what all of its children printed. Its own report names the
 children that failed; lines that carry a rank (`[rank3]: …`) belong to that child, and so do the stacks that the
@@ -26,7 +26,7 @@ _ELASTIC = re.compile(
 )
 _ROOT_CAUSE = "Root Cause (first observed failure):"
 _ELASTIC_REPORT = re.compile(r"^torch\.distributed\.elastic\.multiprocessing\.errors\.ChildFailedError:", re.M)
-# Where the launcher itself begins to speak after its children.
+# Where the launcher's own output begins after its children's.
 _LAUNCHER_SPEAKS = re.compile(
     r"^(?:[WE]\d{4} \S+ \d+ [^\n]*torch/distributed/elastic/|torch\.distributed\.elastic\.\S{1,60}ChildFailedError:"
     r"|(?:ERROR|WARNING):torch\.distributed\.elastic|\[\d{4}-\d\d-\d\d [\d:,]+\] torch\.distributed\.(?:elastic|run)"
@@ -88,17 +88,17 @@ _OWN_STACK = re.compile(r"torch/distributed/(?:elastic|run\.py|launcher)|acceler
 
 @dataclass(frozen=True)
 class Process:
-    """One process of an attempt: what is recorded of it, and its log, parsed."""
+    """One process of an attempt: its record, and its log, parsed."""
 
     rank: RankEvidence
     log: Log
     shared: bool = False
-    """Others may have printed what is in it too."""
+    """The log may contain output of others too."""
 
 
 @dataclass(frozen=True)
 class _Report:
-    """What a launcher said of one child."""
+    """A launcher's report on one child."""
 
     rank: int
     exit_code: int | None
@@ -107,7 +107,7 @@ class _Report:
 
 
 def processes_of(ranks: Sequence[RankEvidence]) -> list[Process]:
-    """The processes of an attempt: its ranks, and in place of a launcher the children that it tells of."""
+    """The processes of an attempt: its ranks, and in place of a launcher the children that it reports."""
     told = with_mpi_errors([replace(rank, tail=bounded(rank.tail)) for rank in ranks])
     known = {rank.rank: rank for rank in told if rank.role != "launcher"}
     found: list[Process] = []
@@ -120,7 +120,7 @@ def processes_of(ranks: Sequence[RankEvidence]) -> list[Process]:
 
 
 def split(rank: RankEvidence) -> list[Process]:
-    """The children that a launcher's log tells of; the rank itself where it tells of none."""
+    """The children in a launcher's log; the rank itself where there are none."""
     reports = _reports(rank.tail)
     if not reports:
         number = _last_speaker(rank)
@@ -129,24 +129,24 @@ def split(rank: RankEvidence) -> list[Process]:
         return [Process(own, read(rank.tail), shared=len(owned_lines(rank.tail)) > 1)]
     owned = owned_lines(rank.tail)
     rest = _unowned(rank.tail)
-    # Who prints its own number in front of its lines said them, though the launcher does not mark them.
+    # Lines with a rank's own number in front are its own, though the launcher does not mark them.
     spoken = _by_their_words(replace(rank, tail=rest)) if owned else {}
     stacks = read(rank.tail).stacks if "muster: where rank " in rank.tail else ()
     children = []
     alike = _say_the_same([owned.get(report.rank, "") for report in reports])
     for position, report in enumerate(reports):
         text = owned.get(report.rank, "")
-        # The launcher ends the others once it has seen one fail, those that do not react by force.
+        # The launcher ends the others once it has seen one fail, and kills those that do not react.
         by_launcher = (signal.SIGTERM, signal.SIGKILL) if _BY_FORCE in rank.tail else (signal.SIGTERM,)
         ended = report.signal in by_launcher and position > 0
-        # What carries no rank was printed by a child that failed before it had one, or that said it in its own way.
+        # Lines without a rank are from a child that failed before it had one, or that printed it in its own way.
         if not text and not ended and not (owned and report.signal is not None):
             text = _without_others(rest, spoken, report.rank)
         elif not text and report.signal == signal.SIGABRT:
-            # One that was leaving by itself may have said why.
+            # A child that was leaving by itself may have said why.
             text = rest if position == 0 and _LEAVING in rest else "\n".join(_ABORTS.findall(rest))
         elif text and not ended and position == 0 and (alike or _is_lost_peer(text)):
-            # The one that it saw fail first may have said before, without its rank, what the others were told.
+            # The child that failed first may have printed before, without its rank, what the others were told.
             text = _without_others(rest, spoken, report.rank) + text
         if text and report.rank in owned and text == owned[report.rank]:
             text = spoken.get(report.rank, "") + text
@@ -185,12 +185,12 @@ def stopped(rank: RankEvidence) -> list[Process]:
         # It had not started any yet.
         return [Process(rank, log)]
     if "ChildFailedError" in rank.tail and any(report.signal != signal.SIGTERM for report in _reports(rank.tail)):
-        # It had seen its own processes fail, and was ended while it left.
+        # It had seen its own processes fail, and was ended while leaving.
         seen = split(replace(rank, expected=False))
         return [replace(one, rank=replace(one.rank, expected=True)) if _is_told(one) else one for one in seen]
     by_rank = {stack.rank: stack for stack in stacks}
     numbers = set(by_rank) | set(owned) | _all_of(rank)
-    # A process that shows no stack is on its way out; one that waits for others did not print what ended them.
+    # A process that shows no stack is exiting; one that waits for others did not print what ended them.
     silent = [number for number in sorted(numbers) if number not in by_rank]
     busy = [number for number in sorted(by_rank) if not by_rank[number].waits]
     speaker = silent[0] if len(silent) == 1 else busy[0] if len(busy) == 1 else None
@@ -209,7 +209,7 @@ def _is_told(process: Process) -> bool:
 
 
 def with_mpi_errors(ranks: Sequence[RankEvidence]) -> list[RankEvidence]:
-    """The ranks, each with what Open MPI has mpirun print of its errors: that it lost a peer, say."""
+    """The ranks, each with the errors that Open MPI makes mpirun print for it, such as a lost peer."""
     said: dict[int, str] = defaultdict(str)
     for launcher in ranks:
         if launcher.role == "launcher":
@@ -222,7 +222,7 @@ def with_mpi_errors(ranks: Sequence[RankEvidence]) -> list[RankEvidence]:
 
 
 def of_mpirun(rank: RankEvidence, known: Mapping[int, RankEvidence]) -> list[Process]:
-    """The ranks that mpirun names, each on its own node and with what it printed itself."""
+    """The ranks that mpirun names, each on its own node and with its own output."""
     named = []
     for child in split(rank):
         own = known.get(child.rank.rank) if child.rank.launcher_rank is not None else None
@@ -241,13 +241,13 @@ def names_children(text: str) -> bool:
 
 
 def children_of(rank: RankEvidence) -> int:
-    """How many processes a launcher was to start on its node; 0 for what is none, or does not say so."""
+    """How many processes a launcher was to start on its node; 0 where it is no launcher or gives no number."""
     count = _PROCESSES.search(rank.command) if rank.role != "launcher" and rank.launcher_rank is None else None
     return int(count[1]) if count else 0
 
 
 def raised_by_launcher(lines: Sequence[str]) -> bool:
-    """Whether a traceback is the launcher's own: it ends in its code, or in what that called of libraries."""
+    """Whether a traceback is the launcher's own: it ends in its code, or in a library that it called."""
     frames = [line for line in lines if line.startswith('  File "')]
     return bool(frames) and bool(_OWN_STACK.search(frames[-1]))
 
@@ -258,7 +258,7 @@ def is_mpirun(rank: RankEvidence) -> bool:
 
 
 def started_by(child: RankEvidence) -> set[int]:
-    """The ranks that the launcher of a child started with it; none for what has no launcher."""
+    """The ranks that the launcher started together with a child; none without a launcher."""
     if child.launcher_rank is None:
         return set()
     return _all_of(replace(child, rank=child.launcher_rank, launcher_rank=None))
@@ -325,7 +325,7 @@ def _all_of(rank: RankEvidence) -> set[int]:
 
 
 def _unreported(rank: RankEvidence, reported: set[int]) -> list[Process]:
-    """Children of torch's launcher that its report leaves out: they had ended well."""
+    """Children of torch's launcher that its report omits: they had ended well."""
     started = _all_of(rank)
     if not _ELASTIC_REPORT.search(rank.tail) or not reported <= started:
         return []
@@ -334,7 +334,7 @@ def _unreported(rank: RankEvidence, reported: set[int]) -> list[Process]:
 
 
 def _reports(text: str) -> list[_Report]:
-    """Children that the launcher names, the one that it saw fail first in front."""
+    """Children that the launcher names, the one that failed first in front."""
     elastic = list(_ELASTIC_REPORT.finditer(text)) if "ChildFailedError" in text else []
     if elastic:
         report = text[elastic[-1].start() :]
@@ -374,7 +374,7 @@ def owned_lines(text: str) -> Mapping[int, str]:
 
 
 def _by_their_words(rank: RankEvidence) -> Mapping[int, str]:
-    """What the processes of mpirun printed, where each begins its lines with its number."""
+    """The output of mpirun's processes, where each begins its lines with its number."""
     lines: dict[int, list[str]] = defaultdict(list)
     for line in rank.tail.split("\n"):
         if speaker := _SPEAKER.match(line):
@@ -396,13 +396,13 @@ def _last_speaker(rank: RankEvidence) -> int | None:
 
 
 def _without_others(text: str, spoken: Mapping[int, str], number: int) -> str:
-    """What carries no mark of the launcher, without the lines that other children begin with their own numbers."""
+    """Lines without a mark of the launcher, except those that other children begin with their own numbers."""
     theirs = {line for other, lines in spoken.items() if other != number for line in lines.split("\n") if line}
     return "\n".join(line for line in text.split("\n") if line not in theirs) if theirs else text
 
 
 def _unowned(text: str) -> str:
-    """What carries no rank, up to where the launcher begins to speak."""
+    """Lines without a rank, up to the launcher's own output."""
     speaks = _LAUNCHER_SPEAKS.search(text)
     before = text[: speaks.start()] if speaks else text
     before = before.partition("muster: where rank ")[0]

@@ -1,4 +1,4 @@
-"""What one process printed, parsed once: its exceptions, the stack that it showed at the end, its last words."""
+"""The output of one process, parsed once: its exceptions, the stack that it showed at the end, its last words."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Stack:
     frames: tuple[Frame, ...]
     """Innermost first; none where it did not answer."""
     threads: tuple[tuple[Frame, ...], ...] = ()
-    """Of its other threads, those that were in the user's own code."""
+    """Those of its other threads that were in the user's own code."""
 
     @property
     def own(self) -> Frame | None:
@@ -32,7 +32,7 @@ class Stack:
 
     @property
     def waits(self) -> str:
-        """The collective or the meeting in which it waits for others; empty where it does something else."""
+        """The collective or the rendezvous in which it waits for others; empty where it does something else."""
         for frame in self.frames:
             if EXCHANGES.search(frame.file):
                 outer = [item for item in self.frames if EXCHANGES.search(item.file) and item.function not in WRAPPERS]
@@ -50,7 +50,7 @@ class Log:
     raised: tuple[Raised, ...]
     stacks: tuple[Stack, ...]
     stopped_at: int | None = None
-    """The first of the lines that were printed after Muster had begun to end it; None: not known."""
+    """The first line that was printed after Muster had begun to end it; None: not known."""
 
     @cached_property
     def _inside(self) -> frozenset[int]:
@@ -58,11 +58,13 @@ class Log:
         return frozenset(index for raised in self.raised for index in range(raised.begin, raised.end))
 
     def words_between(self, begin: int, end: int | None = None, records: re.Pattern[str] | None = None) -> list[str]:
-        """The lines that the program meant for people: no noise, nothing of a stack, and only such records of a log."""
+        """The lines that the program meant for people: no noise, no stacks, and only those log records that `records`
+        fits.
+        """
         return list(self._words(begin, end, records))
 
     def first_words(self, count: int, end: int | None = None, records: re.Pattern[str] | None = None) -> list[str]:
-        """The first of those lines; what stands below them is not looked at."""
+        """The first of those lines; what stands below them is not read."""
         return list(islice(self._words(0, end, records), count))
 
     def _words(self, begin: int, end: int | None, records: re.Pattern[str] | None = None) -> Iterator[str]:
@@ -82,12 +84,12 @@ class Log:
                 if len(found) == count:
                     break
         if not found and not self.raised:
-            # A program that indents all that it says.
+            # A program that indents all its output.
             found = [line.strip() for line in reversed(self.lines) if line.strip()][:count]
         return found[::-1]
 
     def indented(self, count: int) -> list[str]:
-        """Of the last lines those that are indented and belong to no exception."""
+        """Those of the last lines that are indented and belong to no exception."""
         begin = max(0, len(self.lines) - count)
         last = (line for i, line in enumerate(self.lines[begin:], begin) if i not in self._inside)
         return [line.strip() for line in last if line.startswith((" ", "\t")) and line.strip()]
@@ -173,7 +175,7 @@ def read(text: str) -> Log:
 
 
 def is_record(line: str) -> bool:
-    """Whether a line is a record of no importance in a program's log."""
+    """Whether a line is an unimportant record in a program's log."""
     return bool(_RECORD.match(line))
 
 
@@ -182,12 +184,12 @@ def _is_wanted(line: str, records: re.Pattern[str]) -> bool:
 
 
 def is_noise(line: str) -> bool:
-    """Whether a line says nothing about how the program ended: decoration, bars, records of no importance."""
+    """Whether a line says nothing about how the program ended: decoration, progress bars, unimportant records."""
     return bool(_NOISE.match(line)) or is_record(line)
 
 
 def _without_answers(lines: Sequence[str]) -> list[str]:
-    """What the program printed itself, without the stacks that `muster stacks` asked for while it ran."""
+    """The program's own output, without the stacks that `muster stacks` requested while it ran."""
     kept: list[str] = []
     inside = False
     for line in lines:
@@ -202,7 +204,7 @@ def _without_answers(lines: Sequence[str]) -> list[str]:
 
 
 def _without_stacks(lines: Sequence[str]) -> tuple[list[str], list[Stack], int | None]:
-    """What the program printed itself, the stacks that it was made to show, and where those began."""
+    """The program's own output, the stacks that it was made to show, and where those began."""
     kept: list[str] = []
     found: list[_Shown] = []
     sources: dict[tuple[str, int], str] = {}
@@ -213,7 +215,7 @@ def _without_stacks(lines: Sequence[str]) -> tuple[list[str], list[Stack], int |
             sources[source["file"], int(source["line"])] = source["source"]
             index += 1
             continue
-        # Glued to a line without an end.
+        # Joined to a line without a line break.
         before, mark, rest = lines[index].partition(_MARK)
         match = _STACK_OF.match(mark + rest) if mark else None
         if not match:
@@ -240,7 +242,7 @@ def _without_stacks(lines: Sequence[str]) -> tuple[list[str], list[Stack], int |
 
 
 def _answered_together(found: list[_Shown], threads: Sequence[tuple[Frame, ...]]) -> None:
-    """Of a shared log: processes that were asked before those in front of them had answered do so in that order."""
+    """In a shared log: processes that were asked before earlier ones had answered do so in that order."""
     mains = [thread for thread in threads if thread[-1].function == "<module>"]
     asked = found[-len(mains) :]
     if len(mains) < 2 or len(asked) < len(mains) or any(main for _, main, _ in asked[:-1]):

@@ -1,4 +1,4 @@
-"""Whom a rank means that failed by itself and speaks of others: by a value, a name, a number, or an echo."""
+"""Which rank is meant by one that failed by itself and speaks of others: by a value, a name, a number, or an echo."""
 
 from __future__ import annotations
 
@@ -84,7 +84,9 @@ _FIRST = 50
 
 
 def by_what_is_said(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | None:
-    """Where a rank failed by itself and speaks of others: the one that it means. The first way that tells decides."""
+    """Where a rank failed by itself and speaks of others: the one that it means. The first method that finds one
+    decides.
+    """
     return (
         took_the_port(causes, processes)
         or remote.hung_up(causes)
@@ -107,9 +109,9 @@ def by_what_is_said(causes: Sequence[Cause], processes: Sequence[Process]) -> Ca
 
 
 def took_the_port(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | None:
-    """Where a rank finds its port taken: the only other one that had said to be there (apart-takes-port)."""
+    """Where a rank finds its port taken: the only other one that had printed that port (apart-takes-port)."""
     first = causes[0]
-    # Of other ranks' ports it is not known to whom they belong.
+    # It is not known to whom the ports of other ranks belong.
     port = port_in(first.headline) if first.code == "port_trouble" and not first.rank.rank else None
     if port is None:
         return None
@@ -167,7 +169,7 @@ def odd_value(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | 
 
 
 def _valued(cause: Cause) -> str:
-    """What a cause says, without the rank's own number."""
+    """The words of a cause, without the rank's own number."""
     return re.sub(r"\d+", lambda match: "#" if match[0] == str(cause.rank.rank) else match[0], cause.headline)
 
 
@@ -202,7 +204,7 @@ def odd_in_list(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause 
 
 
 def sent_badly(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | None:
-    """Where a rank leaves because of what another sent or had: that one, if it is named and says nothing of its own.
+    """Where a rank leaves because of what another sent or had: that one, if it is named and prints no error of its own.
 
     For values-gradient-of-another, further-update-not-a-number.
     """
@@ -216,12 +218,12 @@ def sent_badly(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause |
 
 
 def impostor(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | None:
-    """Where a number came twice: the only rank that takes itself for another (further-registered-twice)."""
+    """Where a number came twice: the only rank that uses another's number (further-registered-twice)."""
     first, ranks = causes[0], [process for process in processes if process.rank.role != "launcher"]
     one = differences.impostor(ranks) if _TWICE.search(first.headline) else None
     told = _numbers(first.headline)
     if one is None and speaks_for_itself(first) and len(ranks) > 1 and first.rank.rank not in told:
-        # Whatever it calls that: a number that another rank has stands in what is said.
+        # Whatever the noun in front of it: a number of another rank is in the message.
         one = differences.misnumbered(ranks, told)
     own = next((cause for cause in causes if cause.process is one), None)
     if one is None or (own is not None and own.weight < RENDEZVOUS):
@@ -234,7 +236,7 @@ def _numbers(line: str) -> set[int]:
 
 
 def echoed(first: Cause, processes: Sequence[Process]) -> Cause | None:
-    """Where a rank repeats what another had raised or said, and passed on to it: that one (further-error-frame)."""
+    """Where a rank repeats an error of another that was passed on to it: that one (further-error-frame)."""
     if not speaks_for_itself(first) or len(processes) < 2 or _TURNED_DOWN.search(first.headline):
         return None
     parts = first.headline.split(": ")
@@ -255,7 +257,7 @@ def _has_said(process: Process, said: str) -> bool:
 
 
 def _repeats(process: Process, first: Cause) -> bool:
-    """Whether a rank ended with the very words of another: both failed alike."""
+    """Whether a rank ended with exactly the words of another: both failed alike."""
     return any(raised.line == first.raised.line for raised in process.log.raised) if first.raised else False
 
 
@@ -284,7 +286,7 @@ def by_name(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | No
         numbers = {int(number) for number in missing[1].split(",")}
     others = [process for process in processes if process.rank.rank in numbers]
     if len(numbers) == 1 and not others and numbers <= started_by(first.rank):
-        # Its launcher does not tell of it (further-mpirun-gather).
+        # Its launcher does not report it (further-mpirun-gather).
         return _said_of(first, replace(first.process, rank=replace(first.rank, rank=min(numbers))))
     if len(numbers) != 1 or len(others) != 1 or WAITED.search(said):
         return None
@@ -338,7 +340,7 @@ def said_otherwise(causes: Sequence[Cause]) -> Cause | None:
 
 
 def _otherwise(causes: Sequence[Cause]) -> list[Cause]:
-    """Those that end in another way than the first."""
+    """Those that ended differently from the first."""
     return [cause for cause in causes if likeness(cause) != likeness(causes[0])]
 
 
@@ -358,7 +360,7 @@ def numbered(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | N
 
 
 def bare_numbers(line: str) -> set[int]:
-    """Numbers that may be those of ranks: not counts of time, of steps or of ranks, nor parts of other numbers."""
+    """Numbers that may be ranks: not counts of time, of steps or of ranks, nor parts of other numbers."""
     found = set()
     for match in _BARE.finditer(line):
         before, word = line[: match.start(2)], match[1] or ""
@@ -370,7 +372,7 @@ def bare_numbers(line: str) -> set[int]:
 
 
 def spoke_in_shared_log(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | None:
-    """Where several ranks, which share a log, raise the same: the only one that had said something under its number.
+    """Where several ranks, which share a log, raise the same: the only one with an earlier line under its number.
 
     For further-mpirun-flag.
     """
@@ -392,7 +394,7 @@ def spoke_in_shared_log(causes: Sequence[Cause], processes: Sequence[Process]) -
 
 
 def went_another_way(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | None:
-    """Where several ranks leave alike: the only one that had said something of trouble before, whatever its level.
+    """Where several ranks leave alike: the only one that had reported an error before, whatever its level.
 
     For further-torch-flag-unnamed.
     """
@@ -410,7 +412,7 @@ def went_another_way(causes: Sequence[Cause], processes: Sequence[Process]) -> C
 
 
 def troubled(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | None:
-    """Where a rank fails over what it found, and one alone had told of a failure of its own before: that one.
+    """Where a rank fails over what it found, and one alone had reported a failure of its own before: that one.
 
     For elsewhere-half-written, s-two-real-errors-first-counts.
     """
@@ -433,13 +435,13 @@ def troubled(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | N
 
 
 def _ends_with(process: Process, said: str) -> bool:
-    """Whether a rank says the same at its end, apart from numbers."""
+    """Whether a rank ended with the same words, apart from numbers."""
     last = [*process.log.last_words(_FEW), *(raised.line for raised in process.log.raised[-1:])]
     return without_numbers(said) in map(without_numbers, map(str.strip, last))
 
 
 def disagrees(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | None:
-    """Where ranks leave because they do not agree: the only one that had given another value than all the rest.
+    """Where ranks leave because they do not agree: the only one that had printed another value than all the rest.
 
     For r-own-config-hash-differs, values-digest, values-names, further-shapes-at-hub.
     """
@@ -462,7 +464,7 @@ def disagrees(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | 
 
 
 def flagged(first: Cause, processes: Sequence[Process]) -> Cause | None:
-    """Where ranks leave because one of them, which none names, had failed: the only one that said something else.
+    """Where ranks leave because one of them, which none names, had failed: the only one that printed something else.
 
     For values-torchrun-flag.
     """
@@ -477,7 +479,7 @@ def flagged(first: Cause, processes: Sequence[Process]) -> Cause | None:
 
 
 def speaks_for_itself(cause: Cause) -> bool:
-    """Whether what a rank says at its end is its own view of things: it left, or raised something itself."""
+    """Whether the last words of a rank are its own view: it left, or raised something itself."""
     if cause.code == "exit_code":
         return cause.signal is None
     inner = cause.raised.frames[-1] if cause.raised is not None and cause.raised.frames else None
@@ -491,5 +493,5 @@ def _fail_otherwise(causes: Sequence[Cause]) -> bool:
 
 
 def _said_of(first: Cause, process: Process) -> Cause:
-    """What one rank says of another, as that one's failure."""
+    """One rank's words about another, as that one's failure."""
     return replace(first, process=process, headline=f"{first.headline} (so says rank {first.rank.rank})", sure=False)

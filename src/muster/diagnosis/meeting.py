@@ -1,4 +1,4 @@
-"""Where ranks that have to meet looked for each other, as their own words show it."""
+"""Where ranks looked for each other, according to their own words."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ADDRESS = re.compile(
 )
 _SOURCE_FILE = re.compile(r"\.(?:py|cpp|cc|c|h|hpp|rs|go|java|cu)$")
 _SOCKET = "SocketImpl("
-"""A connection that exists: its own end has a port that says nothing."""
+"""An established connection: its own end has an arbitrary port."""
 _SIZE = re.compile(r"\b(?:world_size|num_processes)\s?=\s?(\d{1,6})\b")
 _JOINED = re.compile(r"(?<!\d)(\d+)/(\d+) clients joined")
 _COUNTED = re.compile(
@@ -46,11 +46,11 @@ _NUMBER = re.compile(r"\d+")
 _MOST_LINES = 400
 _FIRST_WORDS = 20
 _MANY = 64
-"""Of more ranks than these, fewer lines are compared: a verdict must not be late."""
+"""With more ranks than this, fewer lines are compared: a verdict must not be late."""
 
 
 def joined(texts: Sequence[str]) -> tuple[int, int] | None:
-    """How many came of how many that were expected, if anybody counted them."""
+    """How many of the expected ranks came, if one of them counted."""
     found = [(int(match[1]), int(match[2])) for text in texts if (match := _JOINED.search(text))]
     return max(found) if found else None
 
@@ -89,7 +89,7 @@ def all_came(causes: Sequence[Cause], processes: Sequence[Process]) -> str:
     first, match = counted[0]
     came, wanted = int(match[1]), int(match[2])
     others = {_NUMBER.sub("#", cause.headline) for cause in causes if cause is not first}
-    # Who counts the others does not count itself.
+    # A rank that counts the others does not count itself.
     if came >= wanted or came not in ((count,) if len(counted) == count else (count - 1, count)) or len(others) != 1:
         return ""
     return (
@@ -99,13 +99,13 @@ def all_came(causes: Sequence[Cause], processes: Sequence[Process]) -> str:
 
 
 def size_in_script(first: Cause) -> str:
-    """What the message adds where the script says itself for how many ranks it waits."""
+    """The addition to the message where the script itself says for how many ranks it waits."""
     fixed = _fixed_size(first)
     return f"; the world size is {fixed} in the script" if fixed else ""
 
 
 def _fixed_size(first: Cause) -> int:
-    """The number of ranks that stands in the line with which a process gave up; 0 where none does."""
+    """The number of ranks in the line with which a process gave up; 0 where there is none."""
     if first.weight < RENDEZVOUS or first.raised is None or first.rank.launcher_rank is not None:
         return 0
     own = next((frame for frame in reversed(first.raised.frames) if not frame.of_library), None)
@@ -114,7 +114,7 @@ def _fixed_size(first: Cause) -> int:
 
 
 def elsewhere(processes: Sequence[Process], given_port: int | None) -> list[Process]:
-    """Those that looked for the others at another place than most, or than where Muster has them meet."""
+    """Those that looked for the others at another address than most, or than the one that Muster gave."""
     most = _MOST_LINES if len(processes) <= _MANY else _FIRST_WORDS
     at = {process.rank.rank: _addresses(process.log, most) for process in processes}
     odd = _at_another_address(processes, at, given_port)
@@ -155,7 +155,7 @@ def _at_another_address(
 def _at_a_port_not_given(
     processes: Sequence[Process], at: Mapping[int, frozenset[Address]], given_port: int | None
 ) -> list[Process]:
-    """Those that knocked in vain at ports that Muster did not give, while another waited and counted who came.
+    """Those that tried in vain to connect to ports that Muster did not give, while another waited and counted who came.
 
     For r-more-rank1-other-master-port, values-port-of-own, values-host-of-own, values-first-elsewhere.
     """
@@ -209,12 +209,12 @@ def _found_no_host(log: Log) -> bool:
 
 
 def _all_said(process: Process) -> bool:
-    """It had found the store: it waited for what another was to leave there."""
+    """It had found the store: it waited for a key that another was to set."""
     return any("keys: " in raised.line for raised in process.log.raised)
 
 
 def told_otherwise(processes: Sequence[Process]) -> Process | None:
-    """The only one that said something else of itself than all the others, which said the same."""
+    """The only one that printed something else about itself than all the others, which printed the same."""
     if len(processes) < 3:
         return None
     said = {process.rank.rank: _said(process) for process in processes}
@@ -232,7 +232,7 @@ def told_otherwise(processes: Sequence[Process]) -> Process | None:
 
 
 def own_words(process: Process, others: Sequence[Process]) -> str:
-    """What a process said and none of the others did."""
+    """The lines that a process printed and none of the others did."""
     theirs = {line for other in others if other is not process for pair in _said(other) for line in pair}
     return next((line.strip()[:200] for line, own in _said(process) if line not in theirs and own not in theirs), "")
 

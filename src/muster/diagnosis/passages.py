@@ -1,4 +1,4 @@
-"""Of a long log the parts that matter: its end, and where that explains nothing, the last trouble before it."""
+"""The parts of a long log that matter: its end, and where that explains nothing, the last error before it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CHUNK_BYTES = 1 << 20
 _MOST_BYTES = 64 << 20
 """How far back a log is searched."""
 
-# Where an exception begins, or what a program says that is about to end.
+# The beginning of an exception, or the words of a program that is about to end.
 _MARKS = (
     b"Traceback (most recent call last)",
     b"Exception in thread ",
@@ -27,7 +27,7 @@ _MARKS = (
     b"Fatal Python error: ",
 )
 
-# They tell of the failure of another process.
+# They report the failure of another process.
 _NOTICED = re.compile(r"ChildFailedError|CalledProcessError|ProcessExitedException|exited unexpectedly")
 
 ReadAt = Callable[[int, int], bytes]
@@ -35,7 +35,7 @@ ReadAt = Callable[[int, int], bytes]
 
 
 def is_explained(rank: RankEvidence) -> bool:
-    """Whether what is known of a rank's log says why it ended, so that nothing before it has to be looked for."""
+    """Whether the known part of a rank's log says why it ended, so that nothing before it has to be searched."""
     if rank.succeeded or rank.signal in (9, 15) or rank.exit_code in (126, 127) or rank.refusal or rank.lost_with:
         return True
     return any(
@@ -45,7 +45,7 @@ def is_explained(rank: RankEvidence) -> bool:
 
 
 def whole(rank_tail: str, size: int, read_at: ReadAt) -> str:
-    """The end of a log, with the last passage before it that tells of trouble; just the end where there is none."""
+    """The end of a log, with the last passage before it that reports an error; just the end where there is none."""
     begin = _last_mark(size - TAIL_BYTES, read_at)
     if begin is None:
         return rank_tail
@@ -57,7 +57,7 @@ def whole(rank_tail: str, size: int, read_at: ReadAt) -> str:
 
 
 def shortened(text: str, rank: RankEvidence) -> str:
-    """What the judgement gets to see of a whole log."""
+    """The parts of a whole log that the judgement gets."""
     data = text.encode()
     if len(data) <= TAIL_BYTES:
         return text
@@ -68,7 +68,7 @@ def shortened(text: str, rank: RankEvidence) -> str:
 
 
 def _last_mark(end: int, read_at: ReadAt) -> int | None:
-    """Where the last sign of trouble before `end` begins."""
+    """Where the last sign of an error before `end` begins."""
     longest = max(map(len, _MARKS))
     stop = max(0, end - _MOST_BYTES)
     while end > stop:

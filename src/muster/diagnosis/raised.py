@@ -1,4 +1,4 @@
-"""Exceptions as they were printed: Python's own, in groups, by rich and IPython, of Java, Rust, Node, Go and C++."""
+"""Exceptions as they were printed: by Python, in groups, by rich and IPython, by Java, Rust, Node, Go and C++."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Raised:
-    """One exception as it was printed, with those that it came from."""
+    """One exception as it was printed, with those that caused it."""
 
     form: Form
     line: str
@@ -43,11 +43,11 @@ class Raised:
     """Outermost first."""
     setting: Setting = "main"
     more: tuple[str, ...] = ()
-    """What its message says in further lines."""
+    """Further lines of its message."""
     causes: tuple[Raised, ...] = field(default=())
-    """Where it came from: the innermost first."""
+    """Its causes: the innermost first."""
     handling: bool = False
-    """It was raised while another was handled, and not from it."""
+    """It was raised while another was handled, and not caused by it."""
 
     @property
     def kind(self) -> str:
@@ -61,13 +61,13 @@ class Raised:
 
     @property
     def told_lines(self) -> tuple[str, ...]:
-        """What it says of its cause: not what was being handled when it came up by accident."""
+        """Its stated causes: not an exception that was being handled when it came up by accident."""
         by_accident = self.handling and self.frames and not self.frames[-1].source.startswith("raise")
         return (self.line, *self.more) if by_accident else self.all_lines
 
     @property
     def all_lines(self) -> tuple[str, ...]:
-        """What it and its causes say, its own line first."""
+        """The messages of it and its causes, its own line first."""
         return (self.line, *self.more, *(line for cause in reversed(self.causes) for line in (cause.line, *cause.more)))
 
 
@@ -144,7 +144,7 @@ _CUT_WITHIN = 4  # So many lines may lie before the rest of a traceback whose be
 
 
 class Reader:
-    """Finds exceptions in lines, one pass."""
+    """Finds exceptions in lines, in one pass."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         self._lines = lines
@@ -204,7 +204,7 @@ class Reader:
         return Raised("python", line, index, end, tuple(frames), setting, more)
 
     def _stack(self, at: int, margin: str) -> tuple[list[Frame], int, bool]:
-        """The frames from a line on, where they end, and whether a blank line lies behind them."""
+        """The frames from a line on, where they end, and whether a blank line follows them."""
         frames: list[Frame] = []
         while at < len(self._lines):
             line = self._lines[at]
@@ -224,12 +224,12 @@ class Reader:
         return Frame(match["file"], int(match["line"]), match["function"] or "", self._source(at))
 
     def _goes_on(self, at: int, margin: str) -> bool:
-        """Whether a blank line lies inside a stack: more of it follows, indented."""
+        """Whether a blank line is inside a stack: more of it follows, indented."""
         following = next((line for line in self._lines[at + 1 : at + 4] if line), "")
         return following.startswith(f"{margin}  ") or bool(_FRAME.match(following))
 
     def _resumes(self, at: int) -> bool:
-        """Whether a stack goes on after a few lines that somebody else printed in between."""
+        """Whether a stack goes on after a few lines that another process printed in between."""
         for line in self._lines[at + 1 : at + _CUT_WITHIN + 3]:
             if HEADER in line or _MEMBER.match(line):
                 return False
@@ -244,7 +244,7 @@ class Reader:
         return following.strip() if deeper and not following.lstrip().startswith("File ") else ""
 
     def _message(self, at: int, margin: str) -> tuple[str, tuple[str, ...], int]:
-        """The exception's own line, what its message says below it, and where that ends."""
+        """The exception's own line, the rest of its message below it, and where that ends."""
         line = self._lines[at][len(margin) :].strip()
         more: list[str] = []
         end = at + 1
@@ -265,7 +265,7 @@ class Reader:
             more.append(following.strip())
             end += 1
         if end + 1 < len(self._lines) and not self._lines[end] and _TITLE.search(line):
-            # A mere title; what it is about follows a blank line.
+            # Only a title; its subject follows a blank line.
             line, end = f"{line} {self._lines[end + 1].strip()}", end + 2
         if more and more[-1].endswith("error:") and end < len(self._lines) and self._lines[end]:
             more.append(self._lines[end].strip())
@@ -279,7 +279,7 @@ class Reader:
         return line, tuple(more[:_MOST_MORE]), end
 
     def _validation(self, line: str, end: int) -> tuple[str, tuple[str, ...], int]:
-        """pydantic's message: below a title the name of each field, and indented what is wrong with it."""
+        """pydantic's message: below a title the name of each field, and indented its error."""
         begin = end
         while end < len(self._lines) and (self._lines[end].startswith("  ") or _FIELD.match(self._lines[end])):
             end += 1
@@ -287,7 +287,7 @@ class Reader:
         return f"{line}: {': '.join(found[:2])}" if found else line, tuple(found[2 : 2 + _MOST_MORE]), end
 
     def _in_remote_task(self, line: str, more: tuple[str, ...], end: int) -> tuple[str, tuple[str, ...], int]:
-        """A message that goes on with the stack of a task in another process, and at its end the exception itself."""
+        """A message that continues with the stack of a task in another process, and at its end the exception itself."""
         told = ""
         while end < len(self._lines) and HEADER not in self._lines[end]:
             said = self._lines[end]
@@ -339,7 +339,7 @@ class Reader:
         first = members[0]
         inner = [cause for member in members[1:] for cause in (*member.causes, member)]
         known = {raised.line for raised in (first, *inner)}
-        # A member that was never raised has no stack, just its line under its number.
+        # A member that was never raised has no stack, only its line under its number.
         bare = [line for line in bared[1:] if _NAME.match(line) and _MEMBER.match(line) and line not in known]
         inner += [Raised("group", line, index, end) for line in bare]
         return replace(first, form="group", begin=index, end=end, causes=tuple(inner))
@@ -354,7 +354,7 @@ class Reader:
         return None
 
     def _beheaded(self, index: int) -> Raised | None:
-        """A traceback of which only the end is there, because a log was cut."""
+        """A traceback without its beginning, because a log was cut."""
         if index > _CUT_WITHIN:
             return None
         frames, at, _ = self._stack(index, "")
@@ -380,7 +380,7 @@ class Reader:
         return Raised("rich", line, index, end, tuple(frames))
 
     def _wrapped(self, at: int) -> tuple[str, int]:
-        """A message that was folded to the width of a terminal, in one line again."""
+        """A message that was wrapped to the width of a terminal, in one line again."""
         parts: list[str] = []
         while at < len(self._lines) and self._lines[at] and len(parts) < 20:
             parts.append(self._lines[at].strip())
@@ -469,7 +469,7 @@ def _bare(line: str) -> bool:
 
 
 def _joined(found: Sequence[Raised], lines: Sequence[str]) -> list[Raised]:
-    """Chains in one: an exception takes up those that it came from, and those that its message quotes."""
+    """Merged chains: an exception absorbs its causes, and those that its message quotes."""
     joined: list[Raised] = []
     for raised in found:
         if joined and (link := _link(joined[-1], raised, lines)):

@@ -31,11 +31,11 @@ _ANSWERED = re.compile(r"StatusCode\.(?!UNAVAILABLE|DEADLINE|CANCELLED|UNAUTH|RE
 _REFUSED = re.compile(
     r"StatusCode\.(?:INVALID_ARGUMENT|FAILED_PRECONDITION|PERMISSION_DENIED|ALREADY_EXISTS|OUT_OF_RANGE|UNAUTHENTICATED)"
 )
-"""A server that answers so found fault with what the client sent."""
+"""A server that answers with such a code objects to the client's request."""
 _DETAILS = re.compile(r"details = \"(?P<said>.{1,300}?)\"$")
 _NAMED = re.compile(r"On WorkerInfo\(id=(?P<rank>\d+)")
 _HANDED_OVER = re.compile(r"multiprocessing/managers\.py$|torch/distributed/rpc/|/rpyc/|/Pyro\d|/xmlrpc/client\.py$")
-"""Where a client raises again what the server had raised."""
+"""Where a client raises the server's exception again."""
 _QUOTED = re.compile(r"\b(?:Remote\w*(?:Error|Exception|Traceback)|\w*TaskError|RPCException)\b|^On WorkerInfo\(")
 _ERROR = re.compile(r"^\W{0,3}(?P<said>(?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit|Empty)(?::.{0,300})?)$")
 _SERVES = re.compile(
@@ -63,7 +63,7 @@ _HUNG_UP = re.compile(
 
 @dataclass(frozen=True)
 class Quote:
-    """What a client was told."""
+    """The error that a client was told."""
 
     said: str
     rank: int | None = None
@@ -71,7 +71,7 @@ class Quote:
 
 
 def of_server(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | None:
-    """Where a client fails with the failure of a rank that serves it: that rank, with what it raised."""
+    """Where a client fails with the failure of a rank that serves it: that rank, with its exception."""
     if len(processes) < 2 or not causes:
         return None
     quoted = [(cause, found) for cause in causes if (found := _quote(cause.raised) or _handed_over(cause))]
@@ -92,7 +92,7 @@ def of_server(causes: Sequence[Cause], processes: Sequence[Process]) -> Cause | 
 
 
 def _own_exception(server: Process, quote: Quote) -> Cause | None:
-    """What a rank that serves had raised itself, and told its client no more of than that it failed, or the same."""
+    """The exception of a serving rank that told its client only that it failed, or the same."""
     for raised in reversed(server.log.raised):
         if raised.line and raised.setting != "ignored" and not is_victim(raised):
             return by_exception(server, raised)
@@ -120,12 +120,12 @@ def _quote(raised: Raised | None) -> Quote | None:
 
 
 def was_refused(raised: Raised | None) -> bool:
-    """Whether a server was reached and refused what it was sent, which is the client's fault (further-grpc-refuses)."""
+    """Whether a server was reached and refused a request through the client's fault (further-grpc-refuses)."""
     return raised is not None and any(map(_REFUSED.search, raised.all_lines))
 
 
 def _handed_over(cause: Cause) -> Quote | None:
-    """What a library raised again at the client's side, as if it had happened there."""
+    """An exception that a library raised again on the client, as if it had happened there."""
     raised = cause.raised
     if raised is None or cause.weight >= RENDEZVOUS:
         return None
@@ -183,7 +183,7 @@ def knocked_elsewhere(causes: Sequence[Cause], processes: Sequence[Process]) -> 
 
 
 def listened(cause: Cause) -> bool:
-    """Whether a rank gave up while it listened: nobody but the other ranks was to come.
+    """Whether a rank gave up while it listened: only the other ranks were expected.
 
     For values-exit-early.
     """
@@ -213,7 +213,7 @@ def _serves(process: Process) -> bool:
 
 
 def is_to_outside(cause: Cause) -> bool:
-    """Whether a connection was lost to a place that the script writes out: that is no peer's, whose ports are given."""
+    """Whether it lost a connection to an address that the script spells out: no peer's, whose ports are given."""
     return _lost_a_peer(cause) and any(map(_WRITTEN_OUT.search, _told_of(cause.raised)))
 
 
@@ -222,7 +222,7 @@ def _lost_a_peer(cause: Cause) -> bool:
 
 
 def _told_of(raised: Raised | None) -> list[str]:
-    """What an exception says, and the lines of the user's own code that led to it."""
+    """The message of an exception, and the lines of the user's own code that led to it."""
     frames = raised.frames if raised is not None else ()
     own = [frame.source for frame in frames if not frame.of_library]
     return [*own, *(raised.all_lines if raised is not None else ())]
@@ -241,7 +241,7 @@ def without_doubt(causes: Sequence[Cause], processes: Sequence[Process]) -> list
 
 
 def _may_be_own(cause: Cause) -> bool:
-    """Whether nothing but its kind speaks for a lost peer: files end too early as well, and programs have deadlines."""
+    """Whether only its kind suggests a lost peer: files end too early as well, and programs have deadlines."""
     raised = cause.raised
     if raised is not None and raised.causes and (raised.causes[0].setting == "inner" or raised.form == "group"):
         # Raised in a worker of a data loader, which knows of no other rank, or in a group of tasks.

@@ -18,7 +18,7 @@ _OWN_FAULT = re.compile(
     r"(?:Key|Index|Type|Attribute|Name|UnboundLocal|ZeroDivision|Value|Import|ModuleNotFound|FileNotFound|UnicodeDecode"
     r"|Recursion|NotImplemented|Overflow|FloatingPoint|Syntax)Error\b"
 )
-"""Exceptions that tell of a fault in the program, whatever their words remind of."""
+"""Exceptions that show a fault in the program, whatever their words resemble."""
 
 RULES: tuple[Rule, ...] = (
     *machines.DEVICES,
@@ -67,7 +67,7 @@ def named(name: str, line: str) -> Finding:
 
 @lru_cache(maxsize=4096)
 def _first(line: str, where: Where) -> int | None:
-    """Where in the table the first rule stands that fits a line. The ranks of a gang say the same again and again."""
+    """The position in the table of the first rule that fits a line. Ranks of a gang print the same again and again."""
     for index, rule in enumerate(RULES):
         if rule.where in ("both", where) and rule.pattern.search(line):
             if rule.by_words and where == "raised" and _OWN_FAULT.match(line):

@@ -1,4 +1,4 @@
-"""Failures of the same kind: what two verdicts have in common, whatever the rank, the node and the numbers in them."""
+"""Failures of the same kind: compares two verdicts without ranks, nodes and numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WHERE = re.compile(r"\b(?:rank \d+|mpirun) on \S+?:? ")
 _SAYS_LITTLE = re.compile(
     r"the time limit\b|(?:exited with code #|was ended by \S+(?: \([^)]*\))?)$|(?:left while|had ended|did not)\b"
 )
-"""How a message begins that only names the kind of end: what it says after that tells failures apart."""
+"""The beginning of messages that only name the kind of end: the rest of the message tells failures apart."""
 _SHOWN = 3
 WINDOW_S = 7 * 86_400.0
 
@@ -27,7 +27,7 @@ class Earlier:
     at: float
     verdict: Verdict
     code: str = ""
-    """Its code, as people call it: `commit 1a2b3c4d`, or `code 5e6f7a8b` where only a digest is known."""
+    """Its code, in a form for people: `commit 1a2b3c4d`, or `code 5e6f7a8b` where only a digest is known."""
 
 
 def likeness(verdict: Verdict) -> str:

@@ -22,14 +22,14 @@ _OWNED = re.compile(
 )
 _OWNED_HEADER = re.compile(r"\[rank\d{1,6}\]: Traceback")
 _STAMP = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)? ?")
-# What may stand in front of the header of a traceback in the same line and belongs to it.
+# Prefixes of a traceback's header in the same line that belong to it.
 _BEFORE_HEADER = re.compile(r"[\s|+]*(?:Original |Exception Group )?$|\s*traceback : $|[╭+][─-]+ $|[\w.]+\s{2,}$")
 _RECORD = re.compile(r"(?:^|[\s\[:])[WEIF]\d{4} ")
 _ESCAPED_HEADER = HEADER + ":\\n"
 
 
 def bounded(text: str) -> str:
-    """A log that is short enough to be looked at as a whole, without lines that go on for ever."""
+    """A log that is short enough to be searched as a whole, without endless lines."""
     if len(text) > _MOST_CHARS:
         text = f"{text[: _MOST_CHARS // 4]}\n…\n{text[-_MOST_CHARS * 3 // 4 :]}"
     if "[rank" in text:
@@ -52,7 +52,7 @@ def _middle_out(line: str) -> str:
     line = line.rstrip("\r")
     at = line.rfind(HEADER)
     if at >= 0:
-        # Glued to what a progress bar left.
+        # Joined to the rest of a progress bar.
         return line[max(0, at - _RAW_CHARS // 2) :][:_RAW_CHARS]
     if "\r" in line:
         line = _last_state(line)
@@ -60,7 +60,7 @@ def _middle_out(line: str) -> str:
 
 
 def plain(raw: str) -> str:
-    """One line as a terminal would show it in the end, cut where it is very long."""
+    """One line as a terminal would finally show it, cut where it is very long."""
     line = raw.rstrip("\r")
     if "\r" in line:
         line = _last_state(line)
@@ -74,7 +74,7 @@ def plain(raw: str) -> str:
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines of a log; a traceback's header that is glued to something gets a line of its own."""
+    """The lines of a log; a traceback's header that is joined to something gets its own line."""
     found: list[str] = []
     prefix: re.Pattern[str] | None = None
     raws = text.split("\n")
@@ -93,12 +93,12 @@ def lines_of(text: str) -> list[str]:
 
 
 def _prefix_of(header: str, following: str) -> re.Pattern[str] | None:
-    """What a collector of logs put in front of a traceback's header and of the line below it; numbers may differ."""
+    """The prefix that a log collector added to a traceback's header and the line below it; numbers may differ."""
     said = header[:_LONGEST_PREFIX].partition(HEADER)[0]
     if not said.strip() or len(said) >= _LONGEST_PREFIX or _OWNED.fullmatch(said) or _BEFORE_HEADER.fullmatch(said):
         return None
     if _RECORD.search(said):
-        # A library's own record of what it handles itself.
+        # A library's own log record of an exception that it handles itself.
         return None
     pattern = re.compile(re.sub(r"\d+", r"\\d+", re.escape(said)))
     match = pattern.match(following)
@@ -117,7 +117,7 @@ def owner_of(line: str) -> tuple[int | None, str]:
 
 
 def without_stamps(text: str) -> str:
-    """Without the time in front of every line that log collectors put there."""
+    """Without the time that log collectors put in front of every line."""
     lines = text.split("\n")
     sample = [line for line in lines[:200] if line.strip()]
     if len(sample) < 3 or sum(bool(_STAMP.match(line)) for line in sample) < 0.9 * len(sample):
@@ -126,16 +126,16 @@ def without_stamps(text: str) -> str:
 
 
 def _last_state(line: str) -> str:
-    """What is left of a line that was written over again and again."""
+    """The rest of a line that was overwritten again and again."""
     last = line.rpartition("\r")[2]
     return last if last.strip() else line.rstrip("\r ").rpartition("\r")[2]
 
 
 def _around_header(raw: str) -> list[str]:
-    """A line with a traceback's header: escaped line breaks are undone, what is glued in front is set apart."""
+    """A line with a traceback's header: escaped line breaks are undone, a joined prefix is separated."""
     if _ESCAPED_HEADER in raw:
         return [part for piece in raw.split("\\n") for part in _split_glued(plain(piece.replace('\\"', '"')))]
-    # Looked for from the end, because a progress bar may have left megabytes in front.
+    # Searched from the end, because a progress bar may have left megabytes in front.
     at = raw.rfind(HEADER)
     return _split_glued(plain(raw[max(0, at - 600) :] if at > _HEAD_CHARS else raw))
 

@@ -43,7 +43,7 @@ from muster.wire.verdicts import (
 
 _MOST_SHOWN = 64
 _MPI_ERR_UNKNOWN = 14
-"""How Open MPI ends a rank that has lost a peer, whether or not it gets to say so."""
+"""The exit code with which Open MPI ends a rank that has lost a peer, whether or not it can report it."""
 
 _ASKED_TO_END = re.compile(r"SignalException|got signal: 15|SIGTERM|signal 15\b")
 _SOURCE = re.compile(r"\[/[^\]\s]{1,300}\.(?:cc|cpp|h|hpp):\d{1,5}\] ")
@@ -60,7 +60,7 @@ def judge(evidence: Evidence) -> Verdict:
     if _taken_back(evidence):
         assert evidence.ending is not None
         gone_to, code = _gone(evidence), evidence.ending.code
-        # Only a lost node is one to avoid next time.
+        # Only a lost node should be avoided next time.
         lost = gone_to.name if gone_to and code == "node_lost" else None
         return _verdict(code, evidence.ending.message, evidence, node=lost)
     if _done_in_time(evidence):
@@ -80,7 +80,7 @@ def judge(evidence: Evidence) -> Verdict:
 
 
 def _weighed(made: Verdict, causes: Sequence[Cause], processes: Sequence[Process], evidence: Evidence) -> Verdict:
-    """What the rules say, unless many more signs speak for another rank; one that is close is the second."""
+    """The result of the rules, unless many more signs point to another rank; one that is close becomes the second."""
     other = ranking.suspect(made, causes, processes) if made.code not in _OF_NO_RANK else None
     if other is None:
         return made
@@ -171,7 +171,7 @@ def _of_blame(blame: gangs.Blame, first: Cause, processes: Sequence[Process], ev
 
 
 def _of_delivery(evidence: Evidence) -> Verdict:
-    """Every rank ended well: it has completed if what they left arrived where it belongs."""
+    """Every rank ended well: the run has completed if its outputs arrived at their destination."""
     for node in evidence.nodes:
         why = node.refusal
         if why is not None and why.code == CANCELLED:
@@ -187,7 +187,7 @@ def _by(evidence: Evidence) -> str:
 
 
 def causes_of(evidence: Evidence, processes: Sequence[Process]) -> list[Cause]:
-    """Why each process failed that did so by itself; the first cause in front."""
+    """Why each process failed that failed by itself; the first cause in front."""
     alone = len(processes) == 1 and len(evidence.nodes) <= 1
     mpi = any(rank.role == "launcher" for rank in evidence.ranks)
     found = [_in_context(cause_of(process), alone, mpi) for process in processes if process.rank.failed]
@@ -197,17 +197,17 @@ def causes_of(evidence: Evidence, processes: Sequence[Process]) -> list[Cause]:
 
 
 def _lacks_gpu(cause: Cause) -> bool:
-    """Whether a process found no GPU: on a node that has some, that is no fault of the script."""
+    """Whether a process found no GPU: on a node that has some, the script is not at fault."""
     return cause.finding is not None and cause.finding.rule.name == NO_GPU
 
 
 def _by_mpirun(cause: Cause) -> bool:
-    """Whether mpirun, which ends by itself what a lost node left, may be the cause."""
+    """Whether mpirun, which itself ends the processes that a lost node left, may be the cause."""
     return cause.rank.role == "launcher" or cause.signal in wording.FROM_OUTSIDE
 
 
 def _taken_back(evidence: Evidence) -> bool:
-    """Whether whoever lent the nodes took them back before the job was done, rather than the job failing by itself."""
+    """Whether the lender of the nodes took them back before the job was done, rather than the job failing by itself."""
     if evidence.ending is None or not evidence.ending.code:
         return False
     asked_to_go = evidence.stop_reason in ("preempted", "node_lost", "refused")
@@ -234,7 +234,7 @@ def _done_in_time(evidence: Evidence) -> bool:
 
 
 def _left_the_others(first: Cause, causes: Sequence[Cause], processes: Sequence[Process]) -> Cause:
-    """One that was leaving by itself without a word of trouble, and that others lost.
+    """A rank that was leaving by itself without any error, and that others lost.
 
     For r-gang-rank0-leaves-after-eval.
     """
@@ -254,7 +254,7 @@ def _in_context(cause: Cause, alone: bool, mpi: bool) -> Cause:
     ):
         return replace(cause, weight=PASSED_ON)
     if not alone and cause.code == "signal" and cause.signal == signals.SIGPIPE:
-        # It wrote to one that had left (apart-perl-client-leaves).
+        # It wrote to a rank that had left (apart-perl-client-leaves).
         return replace(cause, weight=COLLECTIVE)
     if alone and cause.code == "exit_code" and cause.signal is not None:
         return replace(cause, code="signal", weight=0)
@@ -330,7 +330,7 @@ def _of_connection(causes: Sequence[Cause], processes: Sequence[Process], eviden
 
 
 def _lost(causes: Sequence[Cause], processes: Sequence[Process], evidence: Evidence, said: str) -> gangs.Blame:
-    """Whom the ranks that complain had lost: by stacks and ends, then by words."""
+    """The rank that the complaining ranks had lost: by stacks and ends, then by words."""
     told = {process.rank.rank: found.line for process in processes if (found := complaint(process))}
     surely = any(cause.code in ("rendezvous", "collective") or remote.listened(cause) for cause in causes)
     failed = [cause.raised for cause in causes if cause.raised is not None]
@@ -370,7 +370,7 @@ def _who(blame: gangs.Blame) -> str:
 
 
 def _its_words(blame: gangs.Blame, processes: Sequence[Process]) -> str:
-    """What the rank to blame said last, or said alone: of one that left or hangs, that may be all there is."""
+    """The last words of the rank to blame, or its unique ones: for one that left or hangs, that may be all there is."""
     assert blame.process is not None
     if blame.next:
         return ""

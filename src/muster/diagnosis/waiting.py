@@ -24,7 +24,7 @@ _OF_TWO = re.compile(r"\b(?:I?[sS]?[sS]end|I?[Rr]ecv|[Ss]end_?recv|i(?:send|recv
 _OF_ALL = re.compile(
     r"(?i)\.(?:i?barrier|monitored_barrier|i?all_?reduce|i?b(?:road)?cast|i?gather|i?scatter|i?reduce|i?all_?gather)\w{0,20}\("
 )
-# Calls and functions that usually wait for somebody else.
+# Calls and functions that usually wait for another process.
 _WAITS_IN = re.compile(
     r"\b(?:select\.select|recv\w*|accept|sendall|urlopen|getresponse|wait_for\w*|barrier|rendezvous|gather\w*|all_?reduce|broadcast)\("
 )
@@ -34,7 +34,7 @@ _WAITING_NAME = re.compile(
     r"|select|poll)$"
 )
 _READS_FROM_OTHERS = re.compile(r"/python3[.\d]*/(?:socket|ssl|selectors|multiprocessing/connection)\.py$")
-"""What Python's own library reads, and writes to, that others have opened."""
+"""Modules of Python's own library that read from, or write to, connections with others."""
 _CONNECTS = re.compile(r"(?:create_)?connect(?:ion)?$|getaddrinfo$")
 _RECEIVES = re.compile(r"(?mi)^_?(?:i?recv|receive|read(?:exactly|line)?|get|take|pop)(?:_|$|into|all|bytes|obj)")
 _CALL = re.compile(r"(\w+)\(")
@@ -59,7 +59,7 @@ def is_frozen(process: Process) -> bool:
 
 
 def waits(process: Process) -> bool:
-    """Whether it certainly waited for others: in a collective or a meeting."""
+    """Whether it certainly waited for others: in a collective or a rendezvous."""
     stack = stack_of(process)
     if stack is None:
         return False
@@ -67,7 +67,7 @@ def waits(process: Process) -> bool:
 
 
 def seems_to_wait(process: Process) -> bool:
-    """Whether names speak for it: of functions, or of what its line calls."""
+    """Whether names suggest it: of functions, or of what its line calls."""
     stack = stack_of(process)
     if stack is None:
         return False
@@ -79,7 +79,7 @@ def seems_to_wait(process: Process) -> bool:
 
 
 def listens(process: Process) -> bool:
-    """Whether it waits for somebody to come."""
+    """Whether it waits for another to come."""
     stack = stack_of(process)
     return stack is not None and stack.frames[0].function == "accept" and stack.frames[0].of_library
 
@@ -91,7 +91,7 @@ def is_meeting(process: Process) -> bool:
 
 
 def receives(process: Process) -> bool:
-    """Whether it waits for what one other rank is to send."""
+    """Whether it waits for a message from one other rank."""
     stack = stack_of(process)
     return stack is not None and any(
         _RECEIVES.match(frame.function) or _RECEIVES.search(_called(frame.source)) for frame in stack.frames
@@ -99,7 +99,7 @@ def receives(process: Process) -> bool:
 
 
 def _called(source: str) -> str:
-    """The names of what a line calls, each at the beginning of a line."""
+    """The names of a line's calls, each at the beginning of a line."""
     return "\n".join(_CALL.findall(source))
 
 
@@ -110,7 +110,7 @@ def place_of(process: Process) -> Frame | None:
 
 
 def answering(process: Process) -> Frame | None:
-    """The innermost line of the user's own code in a thread beside the one that runs the script."""
+    """The innermost line of the user's own code in a thread other than the one that runs the script."""
     stack = stack_of(process)
     threads = stack.threads if stack else ()
     return next((frame for thread in threads for frame in thread if not frame.of_library), None)
@@ -129,11 +129,11 @@ def failed_at(raised: Raised | None) -> Frame | None:
 
 @dataclass(frozen=True)
 class GivenUp:
-    """Where ranks gave up waiting, as their tracebacks show it."""
+    """Where ranks gave up waiting, according to their tracebacks."""
 
     lines: frozenset[Place]
     functions: frozenset[tuple[str, str]]
-    """Of the user's own, that wait in a loop and raise when that takes too long."""
+    """The user's own functions that wait in a loop and raise when that takes too long."""
 
 
 def given_up(failed: Iterable[Raised]) -> GivenUp:
@@ -168,11 +168,11 @@ def at_an_odd_place(candidates: Sequence[Process]) -> list[Process]:
 
 
 def calls_of(process: Process) -> tuple[Place, ...]:
-    """The lines of the user's own code in which a process waited, as its stack or its traceback shows them."""
+    """The lines of the user's own code in which a process waited, according to its stack or its traceback."""
     frames = _frames(process)
     own = tuple((frame.file, frame.line) for frame in frames if not frame.of_library)
     below = frames[1 + max((i for i, frame in enumerate(frames) if not frame.of_library), default=-1) :]
-    # One line may call this or that (apart-torch-broadcast).
+    # One line may call either (apart-torch-broadcast).
     called = next((f.function for f in below if EXCHANGES.search(f.file) and f.function not in WRAPPERS), "")
     return (*own, (called, 0)) if own and called else own
 
@@ -219,7 +219,7 @@ def in_one_place(candidates: Sequence[Process]) -> bool:
 
 
 def doing(process: Process) -> str:
-    """What its stack says, to follow "rank 2"; empty where it showed none."""
+    """The position in its stack, to follow "rank 2"; empty where it showed none."""
     stack = stack_of(process)
     if stack is None:
         return ""
@@ -245,7 +245,7 @@ def places(processes: Sequence[Process]) -> str:
 
 
 def with_last_lines(made: Verdict, processes: Sequence[Process]) -> Verdict:
-    """A verdict on a time limit, with what the process in question had printed last."""
+    """A verdict on a time limit, with the last output of the process in question."""
     if made.code != "timeout" or made.lines:
         return made
     named = [item for item in processes if made.rank is None or item.rank.rank == made.rank]
@@ -263,7 +263,7 @@ def not_there(process: Process) -> str:
 
 
 def short(file: str) -> str:
-    """A path as a person of the project would call it."""
+    """A path as a person of the project would write it."""
     for mark in ("/work/", "/site-packages/", "/dist-packages/", "/python3.11/", "/python3.12/"):
         if mark in file:
             return file.rpartition(mark)[2]

@@ -1,4 +1,4 @@
-"""Sentences of verdicts: who, and what happened to it."""
+"""Sentences of verdicts: which rank, and what happened to it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def what(cause: Cause) -> str:
         return f" was ended by {_signal_name(cause.signal)}{_CRASHES.get(cause.signal, '')}{native}{after}"
     if cause.code == "exit_code":
         if not rank.failed and cause.signal is None:
-            # It is told by its own words, or by those of another rank.
+            # Known by its own words, or by those of another rank.
             own = said in map(str.strip, cause.process.log.lines)
             return f": {said}" if own else f" is meant by another rank: {said}"
         how = f" exited with code {rank.exit_code}"
@@ -59,7 +59,7 @@ _CRASHES: Mapping[int, str] = {
 
 
 def _last_lines(cause: Cause) -> str:
-    """The end of a log in which nothing sounds like a failure: a few lines, because any of them may tell."""
+    """The end of a log in which nothing sounds like a failure: a few lines, because any of them may explain it."""
     words = [line.strip() for line in cause.process.log.last_words(_FEW)]
     told = cause.headline.strip()
     if not told:
@@ -77,7 +77,7 @@ def _very_last(cause: Cause) -> str:
 
 
 def _last_line(cause: Cause) -> str:
-    """How far a process came that was ended without a word."""
+    """How far a process came that was ended without any message."""
     words = cause.process.log.last_words(1)
     return f"; its last line: {words[0].strip()[:160]}" if words else ""
 

@@ -1,4 +1,4 @@
-"""What the last words of a program mean: which of them sound like a failure, and which like one that goes on."""
+"""The meaning of a program's last words: which sound like a failure, and which like a program that goes on."""
 
 from __future__ import annotations
 
@@ -60,15 +60,15 @@ def sounds_like_failure(line: str) -> bool:
 
 
 def telling_line(log: Log) -> str:
-    """Of the last words the ones that sound like a failure; the very last otherwise."""
+    """Those of the last words that sound like a failure; the very last otherwise."""
     words = log.last_words(12)
     if _TCL in map(str.strip, log.lines[-40:]):
-        # Its stack stands below the message.
+        # Its stack is below the message.
         at = len(log.lines) - 1 - next(i for i, line in enumerate(reversed(log.lines)) if line.strip() == _TCL)
         return log.lines[at - 1].strip() if at else ""
     compiler = [line for line in log.last_words(_COMPILER_WORDS) if _COMPILER.match(line) and not GENERIC.search(line)]
     if compiler:
-        # Of several errors the first is the cause; what follows it is source and advice.
+        # Of several errors the first is the cause; after it come source and advice.
         return compiler[0].strip()
     caused = next((i for i in range(len(log.lines) - 1, -1, -1) if log.lines[i] == _CAUSED), None)
     if caused is not None and (chain := _chain(log, caused)):
@@ -86,21 +86,21 @@ def _with_what_was_said(line: str, words: list[str]) -> str:
 
 
 def _with_indented(log: Log, line: str) -> str:
-    """A few words about a failure, with the line of another program's output, shown indented, that tells of it."""
+    """A few words about a failure, with the indented line of another program's output that explains it."""
     inside = [text for text in log.indented(_INDENTED) if FAILURE.search(text) and not GENERIC.search(text)]
     short = line.endswith("failed") and len(line.split()) <= _FEW_WORDS
     return f"{line}: {inside[0]}" if short and inside else line
 
 
 def _chain(log: Log, at: int) -> str:
-    """Rust's way: an error, and below a title the ones that it came from, each indented."""
+    """Rust's form: an error, and below a title its causes, each indented."""
     above = next((line for line in reversed(log.lines[max(0, at - 3) : at]) if line.strip()), "")
     below = [line.strip() for line in log.lines[at + 1 : at + 12] if line.startswith("  ")]
     return f"{above.strip()} (caused by {re.sub(r'^[0-9]+: ', '', below[-1])})" if above and below else ""
 
 
 def with_its_text(log: Log, line: str) -> str:
-    """A line that only announces what stands below it, with the first line of that."""
+    """A line that only announces the one below it, with the first line of that."""
     if not line.endswith(":") or len(line) > _LONGEST_TITLE:
         return line
     at = next((i for i in range(len(log.lines) - 1, -1, -1) if log.lines[i].strip() == line), len(log.lines))

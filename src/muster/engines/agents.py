@@ -1,4 +1,4 @@
-"""Node agents, started by their command line. Standard library only."""
+"""Starts node agents by their command line. Standard library only."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COLLECT_TRIES = 3
 
 
 def start_agent(paths: NodePaths, within: Sequence[str] = ()) -> subprocess.Popen[bytes]:
-    """Start the agent of a node's folder on this machine; `within`: a command that runs another."""
+    """Start the agent of a node's folder on this machine; `within`: a command to run it inside."""
     paths.root.mkdir(parents=True, exist_ok=True)
     with paths.log.open("ab") as log:
         return subprocess.Popen(
@@ -30,13 +30,13 @@ def start_agent(paths: NodePaths, within: Sequence[str] = ()) -> subprocess.Pope
 
 
 def leave_running(agents: Iterable[subprocess.Popen[bytes]]) -> None:
-    """Have Python wait for none of them: they outlive this process and are adopted by init."""
+    """Stop Python from waiting for them: they outlive this process and are adopted by init."""
     for agent in agents:
         agent.returncode = agent.returncode or 0
 
 
 def last_lines(log: Path) -> list[str]:
-    """The end of a log, for an agent that did not come or did not stay."""
+    """The end of the log of an agent that did not start or did not stay."""
     try:
         return log.read_text(errors="replace")[-4000:].strip().splitlines()
     except OSError:
@@ -49,7 +49,7 @@ def last_words(paths: NodePaths) -> str:
 
 
 def contact_of(paths: NodePaths) -> ServerContact | None:
-    """Whether the agent of a node's folder has reached the server; None where it has not said."""
+    """The contact of a folder's agent with the server; None where it has not recorded any."""
     try:
         return from_json(ServerContact, read_json(paths.contact))
     except (OSError, ValueError, WireError):
@@ -62,7 +62,7 @@ def has_undelivered(paths: NodePaths) -> bool:
 
 
 class Collectors:
-    """Agents on this machine that deliver what agents of nodes that are gone left in the shared folder."""
+    """Agents on this machine that deliver what agents of lost nodes left in the shared folder."""
 
     def __init__(self) -> None:
         self._agents: dict[Path, subprocess.Popen[bytes]] = {}
@@ -70,7 +70,7 @@ class Collectors:
         self._seen: set[Path] = set()
 
     def finds_dead(self, paths: NodePaths) -> bool:
-        """Whether an agent that was seen to live lives no more; false where its lock was never seen from here."""
+        """Whether an agent that was seen alive has died; false where its lock was never visible from here."""
         if not paths.agent_lives():
             return paths.seen.exists()
         if paths.root not in self._seen:
@@ -79,7 +79,7 @@ class Collectors:
         return False
 
     def work_on(self, paths: NodePaths) -> bool:
-        """Whether something is still to be delivered out of a node's folder, and somebody is at it."""
+        """Whether something in a node's folder is still to be delivered, and an agent is delivering it."""
         root = paths.root
         agent = self._agents.get(root)
         if agent is not None and agent.poll() is None:
@@ -93,6 +93,6 @@ class Collectors:
         return True
 
     def close(self) -> None:
-        """Those at work go on without the server."""
+        """Running agents continue without the server."""
         leave_running(self._agents.values())
         self._agents.clear()

@@ -35,9 +35,9 @@ class NodeOffer:
     memory_bytes: int
     gpus: tuple[str, ...] = ()
     own_share: bool = False
-    """Its CPUs and GPUs are its own, though other nodes are on the same host."""
+    """Its CPUs and GPUs are its own, although other nodes are on the same host."""
     state: str = ""
-    """What its own manager says of it, where it has one."""
+    """The description of it by its own manager, where it has one."""
     reason: str = ""
 
     @classmethod
@@ -59,19 +59,19 @@ class Connection:
     """The server's name or address as the nodes see it."""
     server_port: int | None = None
     linger_s: float = LINGER_S
-    """How long nodes that came with a gang are kept for a server that is away once nothing runs on them."""
+    """How long idle nodes that came with a gang are kept while the server is away."""
     near: tuple[str, ...] = ()
-    """Hosts of the cluster, its head first: the way to them is the way back."""
+    """Hosts of the cluster, its head first: the route to them is also the route back."""
 
 
 class Engine(ABC):
-    """What both kinds of engines have; an engine is a NodeEngine or a QueueEngine."""
+    """The methods that both kinds of engines share; an engine is a NodeEngine or a QueueEngine."""
 
     name: ClassVar[str]
     on_this_machine: ClassVar[bool] = False
     """Its nodes see the folders of the server's machine."""
     takes_orders_from_ranks: ClassVar[bool] = False
-    """Whoever reaches its network may run anything there as its account, so that a sandbox keeps nobody apart."""
+    """Anyone who reaches its network may run anything there as its account, so a sandbox isolates nobody."""
 
     @abstractmethod
     def check(self, cluster: Cluster) -> list[str]:
@@ -83,18 +83,18 @@ class Engine(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Let go; agents work on without the server."""
+        """Disconnect; agents continue without the server."""
 
     def trouble(self, cluster: Cluster, patience_s: float = 0.0) -> str:
         """Why the cluster's own manager does not answer; empty: it does. With patience it is asked now."""
         return ""
 
     def about(self, cluster: Cluster) -> str:
-        """What the cluster's own manager is, with its version; empty: it has none."""
+        """The name and version of the cluster's own manager; empty: it has none."""
         return ""
 
     def connection(self, cluster: Cluster) -> Connection | None:
-        """How the nodes reach the server from other machines; None: they use its socket."""
+        """How nodes on other machines reach the server; None: they use its socket."""
         return None
 
 
@@ -104,7 +104,7 @@ NodeLife = Literal["starting", "up", "gone"]
 
 
 class NodeState(NamedTuple):
-    """What has become of a node."""
+    """The state of a node."""
 
     life: NodeLife
     reason: str = ""
@@ -116,7 +116,7 @@ class NodeEngine(Engine):
 
     @abstractmethod
     def start(self, cluster: Cluster, agents: Sequence[AgentConfig]) -> None:
-        """Start the agents that are missing; their configuration files are written. May be called again."""
+        """Start the agents that are missing; their configuration files exist already. May be called again."""
 
     @abstractmethod
     def poll(self, cluster: Cluster, nodes: Mapping[str, NodePaths]) -> Mapping[str, NodeState]:
@@ -124,10 +124,10 @@ class NodeEngine(Engine):
 
     @abstractmethod
     def release(self, cluster: Cluster, nodes: Sequence[str]) -> None:
-        """Nodes whose agents have left are not needed any more; may be called again."""
+        """Give back nodes whose agents have left; may be called again."""
 
     def scales(self, cluster: Cluster) -> bool:
-        """Whether the server brings nodes as runs wait for them; otherwise each is started for its first gang."""
+        """Whether the server adds nodes as runs wait for them; otherwise each is started for its first gang."""
         return True
 
 
@@ -136,28 +136,28 @@ class NodeEngine(Engine):
 
 @dataclass(frozen=True)
 class Gang:
-    """The attempt that wants nodes."""
+    """The attempt that needs nodes."""
 
     run: str
     attempt: int
     title: str
     folder: str
-    """For what the engine itself writes; every node sees it."""
+    """For the engine's own files; every node sees it."""
     ranks_per_node: int = 1
     gpus_per_node: int | None = None
-    """None: all that a node has."""
+    """None: everything a node has."""
     gpu_share: float = 1.0
-    """Below 1: this part of one GPU on each node."""
+    """Below 1: this fraction of one GPU on each node."""
     time_limit_s: float | None = None
     priority: int = 1
     """0 low, 1 medium, 2 high."""
     excluded: tuple[str, ...] = ()
-    """Hosts that it should keep off."""
+    """Hosts to avoid."""
 
 
 @dataclass(frozen=True)
 class Allocation:
-    """The nodes of one attempt; its id is chosen by the server and kept before the engine hears of it."""
+    """The nodes of one attempt; its id is chosen by the server and recorded before the engine gets it."""
 
     id: str
     cluster: Cluster
@@ -167,16 +167,16 @@ class Allocation:
 
 @dataclass(frozen=True)
 class GangRequest(Allocation):
-    """An allocation that is asked for."""
+    """A requested allocation."""
 
     gang: Gang
     agents: tuple[AgentConfig, ...] = ()
-    """Empty where the request is only looked at."""
+    """Empty where the request is only previewed."""
 
 
 @dataclass(frozen=True)
 class Ending:
-    """How an allocation ended, as its engine's own manager tells."""
+    """How an allocation ended, as its engine's own manager reports."""
 
     code: str = ""
     """A verdict: cancelled, preempted, node_lost, timeout, time_slice, host_oom, bad_input; empty: nothing special."""
@@ -187,7 +187,7 @@ class Ending:
 
 @dataclass(frozen=True)
 class AllocationState:
-    """What has become of an allocation."""
+    """The state of an allocation."""
 
     nodes: Mapping[str, NodeLife]
     reason: str = ""
@@ -195,9 +195,9 @@ class AllocationState:
     ending: Ending | None = None
     """Set once it is over, by engines that can tell why."""
     unreached: Mapping[str, ServerContact] = field(default_factory=dict)
-    """What agents met that live and cannot reach the server, by node."""
+    """Errors of agents that are alive and cannot reach the server, by node."""
     starts_at: float | None = None
-    """When its own queue expects to start it, where it says."""
+    """When its own queue expects to start it, if known."""
 
     @classmethod
     def of_all(
@@ -208,7 +208,7 @@ class AllocationState:
 
 
 class QueueEngine(Engine):
-    """Gangs are handed to its queue as they come; nodes come with a gang, and their hosts are known once they start."""
+    """Gangs are submitted to its queue as they come; nodes come with a gang, and their hosts are known at its start."""
 
     @abstractmethod
     def submit(self, request: GangRequest) -> None:
@@ -220,26 +220,26 @@ class QueueEngine(Engine):
 
     @abstractmethod
     def release(self, allocation: Allocation, followed: bool) -> None:
-        """Give the nodes back; may be called again. `followed`: a further attempt of the run comes."""
+        """Give the nodes back; may be called again. `followed`: another attempt of the run comes."""
 
     def connection(self, cluster: Cluster) -> Connection:
         return Connection()
 
     def job(self, allocation: Allocation) -> QueueJob | None:
-        """An allocation as the queue knows it, for people who ask it themselves; None: not known, or nothing."""
+        """The queue's own id of an allocation, for people who query it directly; None: unknown or none."""
         return None
 
     def usage(self, cluster: Cluster, jobs: Sequence[str]) -> Mapping[str, JobUsage] | str:
-        """What jobs used, of those that are over and written down; or why nobody will ever know, empty: not asked."""
+        """Resource usage of ended jobs, where recorded; or why it will never be known, empty: not asked."""
         return ""
 
 
 @runtime_checkable
 class Scripted(Protocol):
-    """A queue engine that hands on a script, which is kept with the run and can be looked at first."""
+    """A queue engine that submits a script, which is kept with the run and can be previewed."""
 
     def script(self, request: GangRequest) -> str:
-        """What would be handed on."""
+        """The script that would be submitted."""
 
 
 @runtime_checkable

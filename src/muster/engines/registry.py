@@ -31,7 +31,7 @@ class Engines:
     """Every engine that this server can use; safe to use from several threads."""
 
     def __init__(self, configured: Mapping[str, str] | None = None) -> None:
-        """`configured`: those that a workspace's configuration names, as `module:Class`; they go before all others."""
+        """`configured`: those that a workspace's configuration names, as `module:Class`; they take precedence."""
         self._sources: dict[str, tuple[str, str]] = {
             **{
                 item.name: (item.value, f"the package {item.dist.name if item.dist else 'unknown'}")
@@ -44,19 +44,19 @@ class Engines:
         self._loaded: dict[str, Engine | errors.JobError] = {}
 
     def get(self, name: str) -> Engine:
-        """An engine, or a refusal that says why it cannot be had."""
+        """An engine, or a refusal that says why it is not available."""
         found = self._found(name)
         if isinstance(found, errors.JobError):
             raise found
         return found
 
     def owner(self, name: str) -> NodeEngine | None:
-        """The engine, where it owns nodes and can be used."""
+        """The engine, if it owns nodes and can be used."""
         engine = self._found(name)
         return engine if isinstance(engine, NodeEngine) else None
 
     def queue(self, name: str) -> QueueEngine | None:
-        """The engine, where it has a queue of its own and can be used."""
+        """The engine, if it has its own queue and can be used."""
         engine = self._found(name)
         return engine if isinstance(engine, QueueEngine) else None
 
@@ -66,7 +66,7 @@ class Engines:
         return isinstance(engine, Engine) and engine.on_this_machine
 
     def takes_orders_from_ranks(self, name: str | None) -> bool:
-        """Whether ranks may have the engine run anything as its account."""
+        """Whether ranks could make the engine run anything as its account."""
         engine = self._found(name) if name else None
         return isinstance(engine, Engine) and engine.takes_orders_from_ranks
 

@@ -1,1 +1,1 @@
-"""ImageNet from its original archives into packed shards: verified, in parallel, resumable. Needs Pillow alone."""
+"""ImageNet from its original archives into packed shards: verified, in parallel, resumable. Needs only Pillow."""

@@ -1,4 +1,4 @@
-"""What lies where in the original archives. Images are read in place: nothing is unpacked on the way."""
+"""The index of the original archives. Images are read in place: nothing is unpacked in between."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _IMAGE = (".jpeg", ".jpg")
 
 @dataclass(frozen=True)
 class Image:
-    """Bytes of an archive that are one image."""
+    """The bytes of an archive that are one image."""
 
     name: str
     offset: int
@@ -31,7 +31,7 @@ class Image:
 
 @dataclass(frozen=True)
 class Check:
-    """What the user says of an archive: its size or a checksum."""
+    """The expected size or checksum of an archive, from the user."""
 
     which: str
     kind: str
@@ -61,7 +61,7 @@ def parse_check(text: str) -> Check:
 
 
 def verify_size(archive: Path, checks: Sequence[Check]) -> None:
-    """Compare an archive's size with what is said of it, which costs nothing."""
+    """Compare an archive's size with the expected one, which costs nothing."""
     size = size_of(archive)
     for check in checks:
         if check.kind == "size" and int(check.value) != size:
@@ -71,7 +71,7 @@ def verify_size(archive: Path, checks: Sequence[Check]) -> None:
 
 
 def verify_checksums(archive: Path, checks: Sequence[Check], progress: Callable[[int], None]) -> None:
-    """Read a whole archive and compare its checksums with what is said of it."""
+    """Read a whole archive and compare its checksums with the expected ones."""
     digests = {check.kind: hashlib.new(check.kind, usedforsecurity=False) for check in checks}
     with archive.open("rb") as file:
         while piece := file.read(_PIECE):
@@ -90,7 +90,7 @@ def verify_checksums(archive: Path, checks: Sequence[Check], progress: Callable[
 def train_images(
     archive: Path, workers: Executor, progress: Callable[[int], None]
 ) -> tuple[tuple[str, ...], list[Image]]:
-    """The classes in the order of their names, and every image; the archive holds one archive for each class."""
+    """The classes in the order of their names, and every image; the archive holds an inner archive for each class."""
     inner = _members(archive, (".tar",), "archives of classes (n01440764.tar …)")
     inner.sort(key=lambda member: member.name)
     classes = tuple(sorted(PurePosixPath(member.name).stem for member in inner))
@@ -172,7 +172,7 @@ def _inner_images(archive: Path, inner: tarfile.TarInfo, label: int) -> list[Ima
 
 
 class _Window:
-    """A part of a file as a file of its own, as far as tarfile needs one."""
+    """A part of a file as a file object, with what tarfile needs of one."""
 
     def __init__(self, descriptor: int, begin: int, size: int) -> None:
         self._descriptor, self._begin, self._size, self._at = descriptor, begin, size, 0
@@ -192,7 +192,7 @@ class _Window:
 
 
 def size_of(archive: Path) -> int:
-    """Its bytes; says what is missing where it is not there."""
+    """Its bytes; says what is missing where there is no such file."""
     try:
         return archive.stat().st_size
     except FileNotFoundError:

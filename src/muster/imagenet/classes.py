@@ -14,7 +14,7 @@ _FILE = "classes.txt"
 
 
 def path_in(out: Path) -> Path:
-    """Where the classes of the shards in a folder are."""
+    """The file of the classes in a folder of shards."""
     return out / _FILE
 
 
@@ -33,7 +33,7 @@ def read(path: Path) -> tuple[str, ...]:
 
 
 def refuse_other_classes(out: Path, classes: Sequence[str], source: Path, hint: str) -> None:
-    """The shards in a folder share one list of classes: their labels would not agree otherwise."""
+    """All shards in a folder share one list of classes; otherwise their labels would not agree."""
     path = path_in(out)
     if not path.exists() or not any(any((out / split).glob("*.tar")) for split in _SPLITS):
         return
@@ -48,16 +48,16 @@ def refuse_other_classes(out: Path, classes: Sequence[str], source: Path, hint: 
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a list, and its number in the file from 1."""
+    """A line of a list, and its number in the file, from 1."""
 
     number: int
     words: tuple[str, ...]
 
 
 def read_lines(path: Path, what: str, form: str) -> list[Line]:
-    """The lines that are not empty; `what` is the list's name in messages, `form` how it must look."""
+    """The lines that are not empty; `what` is the list's name in messages, `form` the expected form of a line."""
     try:
-        # Some editors begin a text with a mark, which is no part of the first word.
+        # Some editors begin a text with a byte order mark, which is not part of the first word.
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         raise NotFound(f"there is no {what} {path}.", f"Give a text file of {form}.") from None

@@ -19,7 +19,7 @@ _FORM = "a class in each line, or a file's name and its class"
 
 
 def from_list(path: Path, classes: Sequence[str]) -> dict[str, int] | list[int]:
-    """Lines `FILE CLASS`, or a class in each line in the order of the files' names; a class is a name or a number."""
+    """Lines `FILE CLASS`, or a class per line in the order of the files' names; a class is a name or a number."""
     lines = read_lines(path, "list of labels", _FORM)
     width = len(lines[0].words)
     for line in lines:
@@ -58,7 +58,7 @@ def _by_file(path: Path, lines: Sequence[Line], labels: Sequence[int]) -> dict[s
 
 
 def from_devkit(archive: Path, classes: Sequence[str]) -> list[int]:
-    """The kit numbers classes in an order of its own; its table says which is which."""
+    """The kit numbers classes in its own order; its table maps the numbers."""
     try:
         with tarfile.open(archive) as tar:
             members = {Path(member.name).name: member for member in tar if member.isfile()}

@@ -1,4 +1,4 @@
-"""Writes shards: tar files of NAME.jpg and NAME.cls side by side. The same input gives the same bytes."""
+"""Writes shards: tar files of pairs NAME.jpg and NAME.cls. The same input gives the same bytes."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ class Packed:
     size: int
     sha256: str
     converted: tuple[str, ...]
-    """Images that were no plain RGB JPEGs, and now are."""
+    """Images that were not plain RGB JPEGs and were converted."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """What must be the same for shards of an earlier start to count."""
+    """What must be unchanged for shards of an earlier start to count."""
 
     archive: str
     archive_size: int
@@ -64,7 +64,7 @@ class Work:
 
 
 def plan_shards(images: Sequence[Image], per_shard: int, seed: int, prefix: str) -> list[Shard]:
-    """Mix all images and cut them into shards of about the same length."""
+    """Shuffle all images and cut them into shards of about the same length."""
     mixed = list(images)
     random.Random(seed).shuffle(mixed)
     count = max(1, round(len(mixed) / per_shard))
@@ -75,13 +75,13 @@ def plan_shards(images: Sequence[Image], per_shard: int, seed: int, prefix: str)
 
 
 def room_needed(shards: Iterable[Shard]) -> int:
-    """Bytes on disk, where no image is made smaller."""
+    """Bytes on disk, if no image is made smaller."""
     return sum(_TAR_END + sum(4 * BLOCK + image.size + BLOCK for image in shard.images) for shard in shards)
 
 
 @contextmanager
 def sole_writer(out: Path) -> Iterator[None]:
-    """Nobody else writes to the folder meanwhile: two would spoil each other's shards."""
+    """Nobody else writes to the folder meanwhile: two writers would corrupt each other's shards."""
     out.mkdir(parents=True, exist_ok=True)
     lock = FileLock(out / _LOCK, required=False).try_acquire()
     if lock is None:
@@ -94,7 +94,7 @@ def sole_writer(out: Path) -> Iterator[None]:
 
 @contextmanager
 def full_disk_explained(out: Path, packings: Collection[Packing]) -> Iterator[None]:
-    """A disk that fills up is an interruption like any other: the user makes room and starts again."""
+    """A full disk is an interruption like any other: the user makes room and starts again."""
     try:
         yield
     except OSError as error:
@@ -108,7 +108,7 @@ def full_disk_explained(out: Path, packings: Collection[Packing]) -> Iterator[No
 
 
 class Packing:
-    """The shards of one folder; what an earlier start finished is kept, if it was the same work.
+    """The shards of one folder; shards of an earlier start are kept if its work was the same.
 
     Nothing is written before `write`.
     """
@@ -119,7 +119,7 @@ class Packing:
         self._about, self._archive = about, archive
         self._lock = threading.Lock()
         plan = folder / _PLAN
-        # A plan that led to no shard binds nobody.
+        # A plan without any finished shard does not bind later starts.
         if plan.exists() and any(folder.glob("*.tar")) and json.loads(plan.read_text()) != asdict(about):
             raise Conflict(
                 f"{folder} holds shards that were made in another way ({plan} says how)",
@@ -132,7 +132,7 @@ class Packing:
         return [shard for shard in self.shards if shard.name not in self.done]
 
     def write(self, workers: Executor, advance: Callable[[int], None]) -> None:
-        """Write what is left, several at once; each shard counts from the moment that it is whole on disk."""
+        """Write what is left, several at once; each shard counts from the moment that it is complete on disk."""
         self.folder.mkdir(parents=True, exist_ok=True)
         write_json(self.folder / _PLAN, asdict(self._about), indent=2)
         jobs = [workers.submit(self._write_one, shard, advance) for shard in self.left]
@@ -147,7 +147,7 @@ class Packing:
         packed, index = _pack(self._archive, shard, self._about.resize, self.folder / shard.name, advance)
         write_json(self.folder / f"{shard.name}.index", index)
         with self._lock, (self.folder / _DONE).open("a") as file:
-            # The line break comes first: a line that was cut off earlier spoils no other.
+            # The line break comes first, so that a truncated line before it does not spoil this one.
             file.write("\n" + json.dumps(asdict(packed)))
             file.flush()
             os.fsync(file.fileno())
@@ -174,7 +174,7 @@ def _pack(
     archive: Path, shard: Shard, resize: int | None, target: Path, advance: Callable[[int], None]
 ) -> tuple[Packed, list[tuple[int, int, int]]]:
     digest, index, converted, size = hashlib.sha256(), [], [], 0
-    # Of one name, so that a start that was killed leaves nothing: the next one writes over it.
+    # Always the same name, so that a killed start leaves nothing behind: the next one overwrites it.
     part = target.with_name(f".{target.name}.part")
     with _removed_on_failure(part), archive.open("rb") as source, part.open("wb") as file:
 
@@ -218,7 +218,7 @@ def _read(descriptor: int, archive: Path, image: Image) -> bytes:
 
 
 def _as_jpeg(data: bytes, image: Image, archive: Path, resize: int | None) -> tuple[bytes, bool]:
-    """An RGB or grey JPEG as it is; a PNG, a JPEG in print colours, or one that is too large, anew."""
+    """An RGB or grey JPEG unchanged; a PNG, a CMYK JPEG, or one that is too large, re-encoded."""
     from PIL import Image as PillowImage
     from PIL import UnidentifiedImageError
 

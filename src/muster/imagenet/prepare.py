@@ -20,14 +20,14 @@ from muster.wire.codec import from_json, to_json
 
 Progress = Callable[[int], None]
 Stage = Callable[[str, int], Progress]
-"""Begins a stage by its name and the bytes that it goes through; returns what counts them."""
+"""Begins a stage by its name and its total of bytes; returns the function that counts them."""
 Splits = dict[str, tuple[Path, list[Image]]]
 """The archive and the images of train and val."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be made of what."""
+    """What to make of which archives."""
 
     out: Path
     train: Path | None
@@ -55,7 +55,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a folder of shards holds; `manifest.json` in it."""
+    """The contents of a folder of shards; `manifest.json` in it."""
 
     format: str
     classes: int
@@ -63,7 +63,7 @@ class Manifest:
 
 
 def prepare(request: Request, stage: Stage) -> Manifest:
-    """Make the shards; returns the manifest, which is also kept in the folder."""
+    """Make the shards; returns the manifest, which is also written to the folder."""
     _require(request)
     # Before the archives are read, which takes long.
     names = _listed_classes(request) if request.train is None else None
@@ -83,7 +83,7 @@ def _pack(
         packings[split] = pack.Packing(request.out / split, _about(request, archive, images, names), archive, shards)
     _check_room(request, packings.values())
     with pack.full_disk_explained(request.out, packings.values()):
-        # Before the first shard: its labels mean nothing without them.
+        # Before the first shard: labels mean nothing without the classes.
         write_file(classes.path_in(request.out), "".join(f"{name}\n" for name in names))
         for split, packing in packings.items():
             bytes_left = sum(image.size for shard in packing.left for image in shard.images)
@@ -119,7 +119,7 @@ def _require(request: Request) -> None:
 
 
 def _listed_classes(request: Request) -> tuple[str, ...]:
-    """Without the training archive: the list that is given, or that of the shards in the folder."""
+    """Without the training archive: the given list, or that of the shards in the folder."""
     own = classes.path_in(request.out)
     if request.classes_file is None and not own.exists():
         raise JobError(
@@ -188,9 +188,9 @@ def _about(request: Request, archive: Path, images: Sequence[Image], names: Sequ
 def _check_room(request: Request, packings: Collection[pack.Packing]) -> None:
     needed = sum(pack.room_needed(packing.left) for packing in packings)
     begun, free = any(packing.done for packing in packings), shutil.disk_usage(request.out).free
-    # Smaller images need less; how much less is known only afterwards.
+    # Smaller images need less; how much less is only known afterwards.
     if request.resize is None and needed > free:
-        # Smaller images are not mixed into shards that are there.
+        # Resized images are not mixed into existing shards.
         smaller = "make the images smaller with --resize 256" + (" and another --out" if begun else "")
         raise JobError(
             f"{request.out} has {free / 1e9:,.3g} GB free; the shards need {needed / 1e9:,.3g} GB.",
@@ -200,7 +200,7 @@ def _check_room(request: Request, packings: Collection[pack.Packing]) -> None:
 
 def _finish(request: Request, names: Sequence[str], packings: Mapping[str, pack.Packing]) -> Manifest:
     path = request.out / "manifest.json"
-    # Train and val may be made by a command each.
+    # Train and val may be made by separate commands.
     known = from_json(Manifest, json.loads(path.read_text())).splits if path.exists() else {}
     splits = {split: about for split, about in known.items() if (request.out / split).is_dir()}
     for split, packing in packings.items():

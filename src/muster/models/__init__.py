@@ -1,1 +1,1 @@
-"""Models, purely: what their files are, and how they are named."""
+"""Models, purely: their formats and their names."""

@@ -1,4 +1,4 @@
-"""What the files of a model are, told from their names and first bytes, without importing any framework."""
+"""The formats of a model's files, recognized by names and first bytes, without importing any framework."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from muster.models import onnx
 from muster.wire.models import ModelFormat, ModelType
 
 MOST_FILES = 64
-"""How many files of a model are looked into."""
+"""At most so many files of a model are opened."""
 _MOST_HEADER = 100 << 20
 _MOST_NAMES = 1000
 _HDF5 = b"\x89HDF\r\n\x1a\n"
@@ -26,7 +26,7 @@ Open = Callable[[str], BinaryIO]
 
 
 def describe(names: Mapping[str, int], open_file: Open) -> tuple[ModelFormat, ...]:
-    """What there is to say about a model's files, given as names with sizes; `open_file` opens one of them."""
+    """A description of a model's files, given as names with sizes; `open_file` opens one of them."""
     found = [*_folders(names, open_file)]
     chosen = [name for name in sorted(names) if _suffix(name) in _LOOKED_INTO and "MLmodel" not in name]
     for name in chosen[:MOST_FILES]:
@@ -37,7 +37,7 @@ def describe(names: Mapping[str, int], open_file: Open) -> tuple[ModelFormat, ..
 
 
 def type_of(names: Sequence[str]) -> ModelType:
-    """The type of a model, by the files that it has."""
+    """The type of a model, by its files."""
     if any(name == "MLmodel" or (name.endswith("/MLmodel") and name.count("/") == 1) for name in names):
         return "mlflow_model"
     if any(name.rpartition("/")[2] == "config.pbtxt" for name in names):
@@ -74,7 +74,7 @@ def _mlflow(content: bytes) -> Mapping[str, str]:
 
 
 def _file(name: str, size: int, file: BinaryIO) -> ModelFormat | None:
-    """What one file is; None where nothing is known."""
+    """The format of one file; None where it is not known."""
     head = file.read(16)
     file.seek(0)
     if _suffix(name) == ".safetensors":
@@ -117,7 +117,7 @@ def _safetensors(name: str, size: int, file: BinaryIO) -> ModelFormat:
 
 
 def _zip(name: str, file: BinaryIO) -> ModelFormat | None:
-    """PyTorch's and Keras' archives, by the members that they have."""
+    """PyTorch's and Keras' archives, by their members."""
     try:
         with zipfile.ZipFile(file) as archive:
             members = archive.namelist()

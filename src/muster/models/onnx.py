@@ -1,4 +1,4 @@
-"""Reads the head of an ONNX file: opsets, producer, the names of inputs and outputs. Weights are skipped."""
+"""Reads the head of an ONNX file: opsets, producer, the names of inputs and outputs. Skips the weights."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_FIELDS = 1_000_000
 
 
 class NotOnnx(ValueError):
-    """The bytes are no protobuf message of ONNX."""
+    """The bytes are not an ONNX protobuf message."""
 
 
 @dataclass
@@ -32,7 +32,7 @@ class _Found:
 class _Field:
     number: int
     value: int
-    """Of a number; the length of anything else, which begins at `offset`."""
+    """The value of a number; the length of anything else, which begins at `offset`."""
     offset: int
     is_number: bool
 
@@ -42,7 +42,7 @@ class _Field:
 
 
 def describe(file: BinaryIO, size: int) -> Mapping[str, str]:
-    """What there is to say about an ONNX file; raises NotOnnx."""
+    """A description of an ONNX file; raises NotOnnx."""
     found = _Found()
     for item in _fields(file, 0, size):
         if item.number == _IR_VERSION and item.is_number:
@@ -97,7 +97,7 @@ def _text(file: BinaryIO, item: _Field) -> str:
 
 
 def _fields(file: BinaryIO, start: int, end: int) -> Iterator[_Field]:
-    """The fields of one message, without reading what they hold."""
+    """The fields of one message, without reading their contents."""
     place = start
     for _ in range(_MOST_FIELDS):
         if place >= end:

@@ -23,13 +23,13 @@ _OF_A_JOB = re.compile(
     r"azureml://(?:.+?/)?jobs/(?P<run>[A-Za-z0-9][A-Za-z0-9_.-]*)/outputs/(?P<output>[^/]+)(?:/paths(?P<path>/.*)?)?/?"
 )
 _ALL_FILES = ("artifacts", "default")
-"""What Azure ML calls the output that a job has undeclared: all its files."""
+"""Azure ML's name for the output of a job that declares none: all its files."""
 LATEST = "latest"
 
 
 @dataclass(frozen=True)
 class ModelReference:
-    """A registered model: one version, an alias, a stage, or the newest."""
+    """A registered model by a version, an alias or a stage, or its newest version."""
 
     name: str
     version: int | None = None
@@ -56,7 +56,7 @@ class RunPath:
 
 
 def parse(text: str) -> ModelReference | RunPath:
-    """What a reference means; raises JobError where it is none."""
+    """Parse a reference; raises JobError where it is not one."""
     if text.startswith("runs:/"):
         return _run_path(text)
     if (of_job := _OF_A_JOB.fullmatch(text)) is not None:
@@ -77,7 +77,7 @@ def parse(text: str) -> ModelReference | RunPath:
 
 
 def is_model_input(path: str, kind: str) -> bool:
-    """Whether an input of a job means a registered model or files of a run, rather than data."""
+    """Whether an input of a job names a registered model or files of a run, rather than data."""
     if path.startswith(("models:/", "runs:/")) or _LONG.fullmatch(path) or _OF_A_JOB.fullmatch(path):
         return True
     return kind in MODEL_TYPES and path.startswith("azureml:") and not path.startswith("azureml://")

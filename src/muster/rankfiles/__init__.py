@@ -26,7 +26,7 @@ class AzureMLFileSystem(AbstractFileSystem):  # type: ignore[misc]
     cachable = True
 
     def ls(self, path: str, detail: bool = True, **kwargs: Any) -> List[Any]:
-        """What stands on the first level of a folder; a file is listed as itself."""
+        """The first level of a folder; a file is listed as itself."""
         inner = self._strip_protocol(path)
         found: Dict[str, Info] = {}
         for entry in self._listed(inner):
@@ -51,7 +51,7 @@ class AzureMLFileSystem(AbstractFileSystem):  # type: ignore[misc]
     def find(
         self, path: str, maxdepth: Optional[int] = None, withdirs: bool = False, detail: bool = False, **kwargs: Any
     ) -> Any:
-        """Every file below, in one request."""
+        """Every file below a folder, in one request."""
         if maxdepth is not None or withdirs:
             return super().find(path, maxdepth=maxdepth, withdirs=withdirs, detail=detail, **kwargs)
         inner = self._strip_protocol(path)
@@ -97,7 +97,7 @@ class AzureMLFileSystem(AbstractFileSystem):  # type: ignore[misc]
             headers=dict(headers, Authorization="Bearer " + token),
         )
         try:
-            # The node itself is never reached through a proxy.
+            # Requests to the node itself never go through a proxy.
             with build_opener(ProxyHandler({})).open(request, timeout=_TIMEOUT_S) as answer:
                 return bytes(answer.read())
         except HTTPError as error:
@@ -114,7 +114,7 @@ class _File(AbstractBufferedFile):  # type: ignore[misc]
 
 
 _VARIABLES = ("MLFLOW_TRACKING_URI", "MLFLOW_TRACKING_TOKEN", "MUSTER_RUN_ID")
-"""The node's own address for its ranks, by the name that most scripts know it by."""
+"""The node's own address for its ranks, the token and the run, by the names that most scripts know."""
 
 
 def _refusal(error: HTTPError, path: str) -> OSError:

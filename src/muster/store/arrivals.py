@@ -1,7 +1,7 @@
-"""In which order the bytes of a run's logs came: one index for all of them, so that one number is a cursor.
+"""The order in which the bytes of a run's logs came: one index for all logs, so that one number is a cursor.
 
-An entry says which log grew, from where, by how much, and when. It is written after the bytes themselves, and what is
-missing of it (after a crash, or for runs that are older than it) is made up for from the lengths of the logs.
+An entry says which log grew, from where, by how much, and when. It is written after the bytes themselves; missing
+entries (after a crash, or for runs older than the index) are added from the lengths of the logs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from muster.host.files import write_all
 from muster.store.streams import Streams
 
 PRINTED = "user_logs/"
-"""What ranks print is below this folder of an attempt."""
+"""The output of ranks is below this folder of an attempt."""
 
 _ENTRY = struct.Struct("<IQQd")
 _INDEX, _NAMES = "arrivals", "arrivals.names"
@@ -32,7 +32,7 @@ log = logging.getLogger("muster.store")
 
 
 class Log(NamedTuple):
-    """What one rank (or a build) prints in one attempt."""
+    """The output of one rank (or a build) in one attempt."""
 
     attempt: int
     stream: str
@@ -49,7 +49,7 @@ class Arrival(NamedTuple):
 
 @dataclass
 class _Index:
-    """What is known of one run's index without reading it again."""
+    """One run's index in memory, so that it need not be read again."""
 
     inode: int = 0
     names: list[Log] = field(default_factory=list)
@@ -65,7 +65,7 @@ class _Index:
         self.lengths.append(0)
 
     def take(self, number: int, offset: int, length: int, at: float) -> bool:
-        """Count an entry; whether it is one that may follow."""
+        """Count an entry; returns whether it is a valid successor."""
         if number >= len(self.names) or length == 0 or offset != self.lengths[number]:
             return False
         self.lengths[number] += length
@@ -83,7 +83,7 @@ class Arrivals:
         self._known: OrderedDict[str, _Index] = OrderedDict()
 
     def record(self, run: str, lengths: Mapping[Log, int]) -> None:
-        """Note how long logs are now. A failure is made up for by `catch_up`: the bytes themselves are safe."""
+        """Record the current lengths of logs. `catch_up` makes up for a failure: the bytes themselves are safe."""
         try:
             with self._lock:
                 self._add(run, [(name, length, time.time()) for name, length in lengths.items()])
@@ -91,7 +91,7 @@ class Arrivals:
             log.warning("the index of the logs of %s was not written: %s", run, error)
 
     def catch_up(self, run: str, attempts: Iterable[int]) -> None:
-        """Note what logs hold beyond the index, in the order in which they were last written."""
+        """Record what the logs hold beyond the index, in the order in which they were last written."""
         found = [
             (Log(attempt, stream), length, at)
             for attempt in attempts
@@ -102,7 +102,7 @@ class Arrivals:
             self._add(run, sorted(found, key=lambda item: item[2]))
 
     def count(self, run: str) -> int:
-        """How many entries there are for good: a power cut takes back none that a reader has seen."""
+        """The number of durable entries: a power cut takes back none that a reader has seen."""
         with self._lock:
             index = self._index(run)
             count, is_safe = index.count, index.synced >= index.count
@@ -150,7 +150,7 @@ class Arrivals:
             if name not in index.numbers:
                 index.add_name(name)
                 names += json.dumps(name).encode() + b"\n"
-            # A clock that is set back does not bring entries out of order.
+            # A clock that is set back must not bring entries out of order.
             entry = (index.numbers[name], known, length - known, max(at, index.last_at))
             index.take(*entry)
             entries += _ENTRY.pack(*entry)
@@ -183,7 +183,7 @@ class Arrivals:
 
 
 def _load(folder: Path) -> _Index:
-    """The index as it was written; what a crash left unfinished at its end is cut off."""
+    """The index as it is on disk; an entry at its end that a crash left unfinished is cut off."""
     index = _Index()
     names, data = _content(folder / _NAMES), _content(folder / _INDEX)
     whole = 0
@@ -215,7 +215,7 @@ def _content(path: Path) -> bytes:
 
 
 def _append(path: Path, data: bytes) -> int:
-    """Add to a file; returns its inode."""
+    """Append to a file; returns its inode."""
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         write_all(descriptor, data)

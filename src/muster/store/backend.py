@@ -26,7 +26,7 @@ _AT_ONCE = 16
 
 
 class Store:
-    """Named objects of any size; a put is whole or not at all."""
+    """Named objects of any size; a put is atomic."""
 
     def __init__(self, url: str, options: Mapping[str, Json] | None = None, ring: KeyRing | None = None) -> None:
         self._fs, self._root = url_to_fs(url, **(options or {}))
@@ -49,14 +49,14 @@ class Store:
 
     @property
     def encrypted(self) -> bool:
-        """What is written here is encrypted; what was written before that was asked for can still be read."""
+        """New objects are encrypted; those written before encryption was configured can still be read."""
         return self._ring is not None
 
     def size(self, name: str) -> int:
         return self._plain_size(self._path(name), int(self._fs.size(self._path(name))))
 
     def open(self, name: str) -> BinaryIO:
-        """An object as it was put, whether or not it is encrypted."""
+        """The plain content of an object, encrypted or not."""
         try:
             file = self._open(self._path(name))
         except FileNotFoundError:
@@ -68,7 +68,7 @@ class Store:
         return encryption.open_object(self._ring, file, size, name)
 
     def rewrap(self, name: str) -> bool:
-        """Wrap an object's key in the first key of the ring; whether that was needed."""
+        """Wrap an object's key in the first key of the ring; returns whether that was needed."""
         assert self._ring is not None
         path = self._path(name)
         if self._local:
@@ -114,7 +114,7 @@ class Store:
         return hashed.size
 
     def link(self, source: str, target: str) -> None:
-        """The same object under another name; without a copy where the filesystem can."""
+        """The same object under another name; linked instead of copied where the filesystem can."""
         if self._local and self._ring is None:
             to = Path(self._path(target))
             to.parent.mkdir(parents=True, exist_ok=True)
@@ -150,11 +150,11 @@ class Store:
             if inner and info.get("type") == "file":
                 size = self._plain_size(path, int(info.get("size") or 0))
                 written = remote.written_at(info)
-                # Unknown counts as just now: nothing goes early.
+                # Unknown counts as just now: nothing is removed too early.
                 yield f"{folder}/{inner}" if folder else inner, size, time.time() if written is None else written
 
     def remove_file(self, name: str) -> None:
-        """Remove one object, and never a folder."""
+        """Remove one object, never a folder."""
         path = self._path(name)
         if self._local:
             Path(path).unlink(missing_ok=True)
@@ -178,7 +178,7 @@ class Store:
 
 
 def _has_magic(file: BinaryIO) -> bool:
-    """Whether what begins here is an encrypted object; the file is left at its beginning."""
+    """Whether an encrypted object begins here; the file is left at its beginning."""
     begins = file.read(len(MAGIC))
     file.seek(0)
     return begins == MAGIC

@@ -40,25 +40,25 @@ _LARGE_BYTES = 8 << 20
 
 
 class Damaged(errors.UserError):
-    """Encrypted bytes that are not what was written."""
+    """Encrypted bytes are not those that were written."""
 
     code = "damaged"
 
 
 def new_header(ring: KeyRing, kind: bytes, name: str) -> tuple[bytes, AESGCM]:
-    """A header with a fresh key of its own, bound to the file's name, and the cipher of that key."""
+    """A header with a fresh file key, bound to the file's name, and the cipher of that key."""
     file_key = secrets.token_bytes(KEY_BYTES)
     about = MAGIC + kind + _BOUND
     return about + ring.wrap(file_key, _bound_to(about, name)), AESGCM(file_key)
 
 
 def _bound_to(about: bytes, name: str) -> bytes:
-    """What a wrapped key is bound to: the beginning of its header and, but for earlier versions, the file's name."""
+    """What a wrapped key is bound to: the beginning of its header and, except in earlier versions, the file's name."""
     return about + os.fsencode(name) if about[9:12] == _BOUND else about
 
 
 def open_header(ring: KeyRing | None, header: bytes, name: str) -> AESGCM:
-    """The cipher behind a header."""
+    """The cipher that a header's key makes."""
     if ring is None:
         raise errors.UserError(
             f"{name} is encrypted, and workspace.json names no key", "Name the key under `encryption` there."
@@ -74,14 +74,14 @@ def rewrap(ring: KeyRing, header: bytes, name: str) -> bytes | None:
 
 
 def as_kind(ring: KeyRing, header: bytes, kind: bytes, name: str) -> bytes:
-    """The header of the same file as another kind of it, under the ring's first key."""
+    """The header of the same file with another kind, under the ring's first key."""
     file_key = ring.unwrap(header[12:], _bound_to(header[:12], name), name)
     about = header[:8] + kind + _BOUND
     return about + ring.wrap(file_key, _bound_to(about, name))
 
 
 def rewrap_file(ring: KeyRing, path: Path, name: str) -> bool:
-    """Wrap a file's key in the ring's first key; whether that was needed."""
+    """Wrap a file's key in the ring's first key; returns whether that was needed."""
     with path.open("rb") as file:
         fresh = rewrap(ring, file.read(HEADER_BYTES), name)
     if fresh is None:
@@ -91,7 +91,7 @@ def rewrap_file(ring: KeyRing, path: Path, name: str) -> bool:
 
 
 def write_header(path: Path, header: bytes) -> None:
-    """The body stays, and the header is small enough to be written at once."""
+    """Only the header changes, and it is small enough for one write."""
     with path.open("r+b", buffering=0) as file:
         file.write(header)
         os.fsync(file.fileno())
@@ -102,14 +102,14 @@ def is_encrypted(header: bytes) -> bool:
 
 
 def encrypt(ring: KeyRing, pieces: Iterable[bytes], name: str) -> Iterator[bytes | memoryview]:
-    """An object's bytes as they are stored; each piece must be used before the next is asked for."""
+    """The stored form of an object; each piece must be used before the next is requested."""
     header, cipher = new_header(ring, OBJECT, name)
     yield header
     sealer = _Sealer(cipher)
     kept = b""
     for piece in pieces:
         view = memoryview(piece)
-        # The last chunk must be known as such, so one is always kept back.
+        # The last chunk is marked as such, so one is always kept back.
         if len(kept) < CHUNK_BYTES:
             taken = CHUNK_BYTES - len(kept)
             kept += view[:taken]
@@ -123,7 +123,7 @@ def encrypt(ring: KeyRing, pieces: Iterable[bytes], name: str) -> Iterator[bytes
 
 
 class _Sealer:
-    """Encrypts chunk after chunk into one buffer: fresh memory for each would cost more than the cipher."""
+    """Encrypts chunk after chunk into one buffer: allocating memory for each would cost more than the cipher."""
 
     def __init__(self, cipher: AESGCM) -> None:
         self._cipher = cipher
@@ -143,30 +143,30 @@ class _Sealer:
 
 
 def _with_room(buffer: memoryview, chunks: int) -> memoryview:
-    """A buffer that takes so many sealed chunks: small objects do not pay for what large ones need."""
+    """A buffer for so many sealed chunks: small objects do not pay for what large ones need."""
     return buffer if len(buffer) >= chunks * _SEALED else memoryview(bytearray(chunks * _SEALED))
 
 
 def plain_size(stored: int) -> int:
-    """How long an object is whose stored form has this length."""
+    """The length of an object whose stored form has this length."""
     body = stored - HEADER_BYTES
     return body - TAG_BYTES * -(-body // _SEALED)
 
 
 def open_object(ring: KeyRing | None, stored: Any, stored_size: int, name: str) -> io.BufferedReader:
-    """An encrypted object as a file that can be read from anywhere."""
+    """An encrypted object as a seekable file."""
     try:
         cipher = open_header(ring, stored.read(HEADER_BYTES), name)
         reader = _Reader(cipher, stored, stored_size - HEADER_BYTES, name)
     except BaseException:
         stored.close()
         raise
-    # Larger reads go past this buffer, straight into the caller's memory.
+    # Larger reads bypass this buffer, straight into the caller's memory.
     return io.BufferedReader(reader, CHUNK_BYTES)
 
 
 class PlainText(io.RawIOBase):
-    """What encrypted bytes say, to be read from any offset; subclasses do the reading."""
+    """The plain text of encrypted bytes, readable from any offset; subclasses do the reading."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -186,7 +186,7 @@ class PlainText(io.RawIOBase):
         return self._at
 
     def readall(self) -> bytes:
-        """At once: in the small steps of others, each chunk would be decrypted several times."""
+        """At once: in the small default steps, each chunk would be decrypted several times."""
         found = memoryview(bytearray(max(0, self._size - self._at)))
         filled = 0
         while filled < len(found) and (count := self.readinto(found[filled:])):
@@ -195,7 +195,7 @@ class PlainText(io.RawIOBase):
 
 
 class _Reader(PlainText):
-    """Decrypts the chunks that are asked for; of a large object, one half in a background thread."""
+    """Decrypts the requested chunks; for a large read, one half in a background thread."""
 
     def __init__(self, cipher: AESGCM, stored: Any, body: int, name: str) -> None:
         self._count = max(1, -(-body // _SEALED))
@@ -206,12 +206,12 @@ class _Reader(PlainText):
         self._name = name
         self._background = BackgroundThread()
         self._buffer = memoryview(b"")
-        # For less, a thread takes longer to start and to wake than its half takes.
+        # For less, starting and waking a thread takes longer than decrypting its half.
         shared = self._size >= _LARGE_BYTES and self._descriptor is not None
         self._at_once = _SHARED_AT_ONCE if shared else _AT_ONCE
         if self._size < 0:
             raise Damaged(f"{name} was cut off", "Take it from a backup.")
-        # Looked at first: a reader of the beginning should also hear that the end is missing.
+        # Checked first: a reader of the beginning should also learn that the end is missing.
         self._part(self._count - 1)
 
     def readinto(self, buffer) -> int:  # type: ignore[no-untyped-def]
@@ -245,7 +245,7 @@ class _Reader(PlainText):
         try:
             self._decrypt(first, 0, half, view)
         finally:
-            # It writes to the caller's memory.
+            # The thread writes to the caller's memory.
             self._background.wait()
 
     def _part(self, number: int) -> memoryview:
@@ -255,7 +255,7 @@ class _Reader(PlainText):
         return plain
 
     def _decrypt(self, first: int, start: int, end: int, into: memoryview) -> None:
-        """Read and decrypt chunks: those from `start` to `end` of what begins with the first."""
+        """Read and decrypt the chunks from `start` to `end`, counted from the chunk `first`."""
         sealed = self._read(HEADER_BYTES + (first + start) * _SEALED, self._buffer[start * _SEALED : end * _SEALED])
         try:
             for at in range(start, end):
@@ -274,7 +274,7 @@ class _Reader(PlainText):
 
 
 def _descriptor(stored: Any) -> int | None:
-    """By which two threads can read a file at once; what is not on this machine has none."""
+    """A descriptor through which two threads can read a file at once; None for remote files."""
     try:
         return int(stored.fileno())
     except (AttributeError, io.UnsupportedOperation):

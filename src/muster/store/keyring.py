@@ -1,4 +1,4 @@
-"""The keys that encrypt what rests in a store: where they come from, and how a file's own key is wrapped in one."""
+"""The keys that encrypt a store: where they come from, and how a file's own key is wrapped in one."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from muster.wire.codec import Json, WireError, from_json
 from muster.wire.encryption import EncryptionConfig, NewKey
 
 MAGIC = b"MUSTERE1"
-"""Begins everything that is encrypted."""
+"""The first bytes of everything that is encrypted."""
 KEY_BYTES = 32
 _SOURCES = ("key_file", "key_env", "key_command")
 _COMMAND_S = 60.0
 
 
 class WrongKey(errors.UserError):
-    """What is stored was encrypted with another key."""
+    """The stored bytes were encrypted with another key."""
 
     code = "wrong_key"
 
 
 @dataclass(frozen=True)
 class Key:
-    """One key and what names it, without giving it away."""
+    """One key, and an id that does not reveal it."""
 
     id: bytes
     secret: bytes
@@ -49,7 +49,7 @@ class Key:
 
 
 class KeyRing:
-    """The key for what is written, and those that may still be needed to read."""
+    """The key for writing, and older ones that may still be needed for reading."""
 
     def __init__(self, first: Key, previous: Sequence[Key] = ()) -> None:
         self.first = first
@@ -58,14 +58,14 @@ class KeyRing:
         self._writing: Counter[bytes] = Counter()
 
     def lead(self, key: Key) -> None:
-        """What is begun from now on has this key; the others stay, to read with."""
+        """Use this key for everything begun from now on; the others stay for reading."""
         with self._lock:
             self._by_id[key.id] = key
             self.first = key
 
     @contextmanager
     def writing(self, rewrap: Callable[[], object]) -> Iterator[None]:
-        """While a file is written; if another key came to lead meanwhile, `rewrap` gives it that one at the end."""
+        """Wraps the writing of a file; if the first key changes meanwhile, `rewrap` applies the new one at the end."""
         with self._lock:
             key = self.first.id
             self._writing[key] += 1
@@ -86,12 +86,12 @@ class KeyRing:
                     self._writing[key] -= 1
 
     def is_writing_with_older(self) -> bool:
-        """Whether something is still being written that was begun with another key than the first."""
+        """Whether something that was begun with an older key is still being written."""
         with self._lock:
             return any(count for key, count in self._writing.items() if key != self.first.id)
 
     def wrap(self, file_key: bytes, about: bytes) -> bytes:
-        """The file's key, encrypted: key id, nonce, ciphertext."""
+        """The encrypted file key: key id, nonce, ciphertext."""
         nonce, first = secrets.token_bytes(12), self.first
         return first.id + nonce + AESGCM(first.secret).encrypt(nonce, file_key, about)
 
@@ -147,7 +147,7 @@ def load_key(source: NewKey, folder: Path) -> Key:
     if kind == "key_env":
         if value not in os.environ:
             raise errors.UserError(f"the variable {value}, which should hold the key, is not set for the server", _HINT)
-        # Not handed on to the agents that the server starts.
+        # Not inherited by the agents that the server starts.
         return _parse(os.environ.pop(value), f"the variable {value}")
     return _parse(_run(value), "what key_command prints")
 
@@ -169,7 +169,7 @@ def _run(command: str) -> str:
     except subprocess.TimeoutExpired:
         raise errors.UserError(f"key_command did not end within {_COMMAND_S:g} s", _HINT) from None
     if done.returncode != 0:
-        # What it printed may hold the key, or a part of it.
+        # Its output may hold the key, or a part of it.
         raise errors.UserError(f"key_command ended with {done.returncode}", "Run it by hand to see why.")
     return done.stdout
 

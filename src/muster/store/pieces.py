@@ -1,4 +1,4 @@
-"""Bytes piece by piece: read from files, counted and hashed on their way. Standard library only."""
+"""Bytes piece by piece: read from files, counted and hashed in passing. Standard library only."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _HASHED_AT_ONCE = 1 << 19
 
 
 class BackgroundThread:
-    """One thread that makes calls in order, on another processor: it starts with the first one, and ends by `close`."""
+    """One thread that makes calls in order, on another processor: started by the first call, ended by `close`."""
 
     def __init__(self) -> None:
         self._pool: ThreadPoolExecutor | None = None
         self._calls: deque[Future[Any]] = deque()
 
     def start(self, call: Callable[..., Any], *arguments: Any) -> None:
-        """Make a call soon; waits while two others are before it. What an earlier one raised is raised here."""
+        """Make a call soon; waits while two others are pending. Raises the error of an earlier call."""
         while len(self._calls) >= _CALLS_AHEAD:
             self._calls.popleft().result()
         if self._pool is None:
@@ -31,7 +31,7 @@ class BackgroundThread:
         self._calls.append(self._pool.submit(call, *arguments))
 
     def wait(self) -> None:
-        """Until all calls have ended; what one of them raised is raised here."""
+        """Wait until all calls have ended; raises the error of any."""
         while self._calls:
             self._calls.popleft().result()
 
@@ -41,7 +41,7 @@ class BackgroundThread:
 
 
 class HashedPieces:
-    """Pieces that are counted and hashed on their way; those of a large object are hashed while others are written."""
+    """Pieces that are counted and hashed in passing; those of a large object are hashed while others are written."""
 
     def __init__(self, pieces: Iterable[bytes]) -> None:
         self._pieces = pieces
@@ -68,7 +68,7 @@ class HashedPieces:
             yield piece
 
     def verify(self, name: str, wanted: str | None) -> None:
-        """Refuse what is not what was announced, once all pieces have passed."""
+        """Refuse content other than announced, once all pieces have passed."""
         self._background.wait()
         self._hash(self._waiting)
         self._waiting = []

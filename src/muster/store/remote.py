@@ -12,13 +12,13 @@ from muster.host.files import UNFINISHED
 from muster.wire.codec import Json
 
 Info = Mapping[str, Json | datetime]
-"""What a filesystem tells of a file."""
+"""A filesystem's facts about a file."""
 _TIMES = ("mtime", "last_modified", "LastModified", "modified", "updated")
 
 
 @contextmanager
 def replacing(filesystem: Any, path: str) -> Iterator[BinaryIO]:
-    """A file that takes the path's place when the block ends, and leaves nothing when it fails."""
+    """A file that replaces the path when the block ends, and leaves nothing when it fails."""
     part = f"{path}{UNFINISHED}{secrets.token_hex(4)}"
     filesystem.makedirs(part.rpartition("/")[0], exist_ok=True)
     try:
@@ -37,7 +37,7 @@ def move_file(filesystem: Any, source: str, target: str) -> None:
         try:
             filesystem.cp_file(source, target)
         except NotImplementedError:
-            # A server that cannot copy, such as one of SFTP, renames.
+            # A server that cannot copy, such as one of SFTP, can rename.
             filesystem.mv(source, target)
             return
         filesystem.rm_file(source)
@@ -46,7 +46,7 @@ def move_file(filesystem: Any, source: str, target: str) -> None:
 
 
 def check_size(filesystem: Any, path: str, size: int) -> None:
-    """Look whether a file has arrived whole under its name; raises OSError."""
+    """Check that a file is complete under its final name; raises OSError."""
     filesystem.invalidate_cache()
     try:
         found = filesystem.info(path)
@@ -57,13 +57,13 @@ def check_size(filesystem: Any, path: str, size: int) -> None:
 
 
 def is_local(filesystem: Any) -> bool:
-    """Whether the files are those of this machine."""
+    """Whether the files are on this machine."""
     protocols = filesystem.protocol
     return "file" in ((protocols,) if isinstance(protocols, str) else protocols)
 
 
 def written_at(info: Info) -> float | None:
-    """When a file was written, where its filesystem tells."""
+    """When a file was written, if its filesystem knows."""
     for key in _TIMES:
         at = info.get(key)
         if isinstance(at, datetime):

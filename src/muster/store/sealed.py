@@ -1,4 +1,4 @@
-"""Growing files that are encrypted: whole records at the end, read from any offset of the plain text."""
+"""Encrypted growing files: whole records are appended, and any offset of the plain text can be read."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _REMEMBERED = 4096
 
 @dataclass
 class _Index:
-    """Where records begin: one of them for every so many bytes, the others are found from there."""
+    """The offsets of records: one for every so many bytes, the others are found from there."""
 
     inode: int
     cipher: AESGCM
@@ -66,7 +66,7 @@ class _Index:
 
 
 class SealedStreams:
-    """Encrypted growing files by their paths; what was written before encryption was asked for stays plain."""
+    """Encrypted growing files by their paths; files from before encryption was configured stay plain."""
 
     def __init__(self, ring: KeyRing, root: Path) -> None:
         self._ring = ring
@@ -75,25 +75,25 @@ class SealedStreams:
         self._lock = threading.RLock()
 
     def length(self, path: Path) -> int | None:
-        """How much plain text it holds; None where it is not encrypted (or not there)."""
+        """The length of the plain text; None where the file is not encrypted (or missing)."""
         with self._lock:
             index = self._index(path)
             return index.length if index else None
 
     def is_object(self, path: Path) -> bool:
-        """Whether it is an encrypted object, which lies next to the streams where the store is a folder."""
+        """Whether it is an encrypted object; these lie next to the streams where the store is a folder."""
         with path.open("rb") as file:
             header = file.read(HEADER_BYTES)
         return is_encrypted(header) and header[8:9] == OBJECT
 
     def takes(self, descriptor: int, path: Path) -> bool:
-        """Whether what is appended there is to be encrypted: a new file, or one that was begun so."""
+        """Whether appended bytes are encrypted: in a new file, and in one that was begun so."""
         with self._lock:
             size = os.fstat(descriptor).st_size
             return size == 0 or self._index(path) is not None
 
     def finish(self, path: Path) -> None:
-        """Nothing more comes: from now on a file that was cut off is noticed."""
+        """The file is complete: from now on truncation is noticed."""
         with self._lock:
             index = self._index(path)
             if index is None or index.has_ended:
@@ -114,7 +114,7 @@ class SealedStreams:
         index.has_ended = kind == ENDED_STREAM
 
     def _check_end(self, path: Path, index: _Index) -> None:
-        """Refuse what has ended by its header and not by its last record."""
+        """Refuse a file whose header says that it has ended but whose last record does not."""
         if not index.has_ended:
             return
         with path.open("rb") as file:
@@ -128,18 +128,18 @@ class SealedStreams:
             raise Damaged(f"{path} was cut off at {index.length} bytes", "Take it from a backup.") from None
 
     def open(self, path: Path) -> BinaryIO:
-        """A file that reads its plain text."""
+        """A file object that reads its plain text."""
         with self._lock:
             if index := self._index(path):
                 self._check_end(path, index)
         return io.BufferedReader(_Reader(self, path), _STRIDE)
 
     def rewrap(self, path: Path) -> bool:
-        """Wrap the file's key in the ring's first key; whether that was needed."""
+        """Wrap the file's key in the ring's first key; returns whether that was needed."""
         return rewrap_file(self._ring, path, self._name(path))
 
     def append(self, descriptor: int, path: Path, data: bytes | memoryview) -> None:
-        """Add a record; one that a death cut off before is overwritten."""
+        """Append a record, over one that a crash left unfinished."""
         with self._lock:
             if os.fstat(descriptor).st_size == 0:
                 with self._ring.writing(lambda: self.rewrap(path)):
@@ -161,7 +161,7 @@ class SealedStreams:
         index.add(len(data))
 
     def _name(self, path: Path) -> str:
-        """As the workspace store calls it, wherever the folder lies."""
+        """The file's name in the workspace store, wherever the folder is."""
         return f"runs/{path.relative_to(self._root)}"
 
     def _begin(self, descriptor: int, path: Path) -> None:
@@ -169,7 +169,7 @@ class SealedStreams:
         try:
             write_all(descriptor, header)
         except OSError:
-            # Half a header would be taken for something that was printed.
+            # Half a header would be taken for output.
             os.ftruncate(descriptor, 0)
             raise
         self._known[str(path)] = _Index(os.fstat(descriptor).st_ino, cipher)
@@ -200,7 +200,7 @@ class SealedStreams:
         return bytes(found)
 
     def _index(self, path: Path) -> _Index | None:
-        """What is known of the file, brought up to date with what is there."""
+        """The index of the file, brought up to date with the disk."""
         try:
             status = path.stat()
         except FileNotFoundError:
@@ -229,7 +229,7 @@ class SealedStreams:
 
 
 class _Reader(PlainText):
-    """One stream's plain text as it is now."""
+    """The current plain text of one stream."""
 
     def __init__(self, streams: SealedStreams, path: Path) -> None:
         super().__init__(streams.length(path) or 0)

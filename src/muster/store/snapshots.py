@@ -22,23 +22,23 @@ class Snapshots:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._whole: set[str] = set()
-        """Snapshots that were looked at in this life of the server."""
+        """Snapshots that were checked in this life of the server."""
 
     def missing(self, files: Manifest) -> list[str]:
-        """Hashes that the store does not have yet, or has in another size, as after a power cut on a bad disk."""
+        """Hashes that the store does not have yet, or has in the wrong size, as after a power cut on a bad disk."""
         sizes = {entry[0]: entry[1] for entry in files.values()}
         return sorted(sha256 for sha256, size in sizes.items() if not self._there(sha256, size))
 
     def _there(self, sha256: str, size: int) -> bool:
         name = _blob(sha256)
-        # One question is enough where the store is elsewhere: such stores keep what they have taken.
+        # One check is enough for a remote store: such stores keep what they have accepted.
         return self._store.exists(name) and (self._store.local_root is None or self._store.size(name) == size)
 
     def put_blob(self, sha256: str, pieces: Iterator[bytes]) -> int:
         return self._store.put(_blob(sha256), pieces, sha256=sha256)
 
     def put(self, digest: str, files: Manifest) -> None:
-        """Name a set of files; all of their bytes must be there."""
+        """Register a set of files; all of their bytes must be in the store."""
         for path in files:
             safe_path(path)
         if digest_of(files) != digest:
@@ -55,7 +55,7 @@ class Snapshots:
         self._whole.add(digest)
 
     def has(self, digest: str) -> bool:
-        """Whether it is there and whole; one that is damaged counts as missing, so that it is sent again."""
+        """Whether it is there and complete; a damaged one counts as missing, so that it is sent again."""
         if not self._store.exists(_manifest(digest)):
             return False
         if digest not in self._whole and self._is_whole(digest):
@@ -69,7 +69,7 @@ class Snapshots:
             return False
 
     def forget(self, digest: str) -> None:
-        """Remove the name of a set of files; their bytes may belong to others."""
+        """Remove the manifest of a set of files; their bytes may belong to others."""
         self._whole.discard(digest)
         self._store.remove(_manifest(digest))
 
@@ -95,7 +95,7 @@ class Snapshots:
         try:
             yield from self._archive(digest)
         except (errors.MusterError, OSError):
-            # Who asks next is told that it is missing.
+            # The next caller learns that it is missing.
             self._whole.discard(digest)
             raise
 
@@ -105,7 +105,7 @@ class Snapshots:
             info.size, info.mode = size, mode
             yield info.tobuf(tarfile.PAX_FORMAT)
             if self._store.size(_blob(sha256)) != size:
-                # Otherwise the bytes of one file could pose as the heads of others.
+                # Otherwise the bytes of one file could pose as the headers of others.
                 raise Damaged(f"{path} of the snapshot {digest} has another size than its manifest says")
             with self._store.open(_blob(sha256)) as file:
                 yield from pieces_of(file)

@@ -1,4 +1,4 @@
-"""Growing files of attempts, addressed by offset: written once, in order, durable before acknowledged."""
+"""Growing files of attempts, addressed by offset: written once, in order, durable before they are acknowledged."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from muster.store.sealed import SealedStreams
 from muster.wire.node.agents import Chunk
 
 _PUBLISHED = "published.json"
-"""How much of each stream the workspace store has, where that lies elsewhere."""
+"""How much of each stream a remote workspace store has."""
 _ALWAYS_WORTH_BYTES = 4 << 20
 _LOCKS = 64
 
 
 class Streams:
-    """Local files below one folder: `RUN/attempts/N/STREAM`. Their size is how much is known."""
+    """Local files below one folder: `RUN/attempts/N/STREAM`. A file's size is the length that is known."""
 
     def __init__(self, root: Path, ring: KeyRing | None = None) -> None:
         self._root = root
         self._sealed = SealedStreams(ring, root) if ring is not None else None
         self._publishing = threading.Lock()
         self._appending = [threading.Lock() for _ in range(_LOCKS)]
-        """Each guards the streams whose names fall to it, from looking at their lengths to having written."""
+        """Each guards the streams whose names hash to it, from reading their lengths until the write is done."""
 
     def append(self, chunks: list[Chunk]) -> dict[tuple[str, int, str], int]:
-        """Add what is new of each chunk; returns the durable length of every stream named."""
+        """Append the new part of each chunk; returns the durable length of every stream named."""
         lengths: dict[tuple[str, int, str], int] = {}
         files: dict[tuple[str, int, str], int] = {}
         try:
@@ -52,7 +52,7 @@ class Streams:
                     fresh = memoryview(chunk.data)[known - chunk.offset :]
                     self._write(files[key], self.path(*key), fresh)
                     lengths[key] += len(fresh)
-            # Whoever finds the bytes there syncs them too before answering, so nobody has to wait for this.
+            # Another thread that finds the bytes there syncs them too before it answers: nobody has to wait for this.
             for descriptor in files.values():
                 os.fdatasync(descriptor)
         finally:
@@ -62,7 +62,7 @@ class Streams:
 
     @contextmanager
     def _alone(self, keys: set[tuple[str, int, str]]) -> Iterator[None]:
-        """Keep other deliveries of the same streams out. Taken in one order, so that no two wait for each other."""
+        """Lock out other deliveries of the same streams. Locks are taken in one order, so that there is no deadlock."""
         with ExitStack() as held:
             for index in sorted({hash(key) % _LOCKS for key in keys}):
                 held.enter_context(self._appending[index])
@@ -72,11 +72,11 @@ class Streams:
         return Path(self._place(run, attempt, stream))
 
     def _place(self, run: str, attempt: int, stream: str) -> str:
-        # Text, in one step: a thousand ranks are a thousand of these whenever somebody looks.
+        # Plain text in one step, for speed: a thousand ranks mean a thousand of these for every look.
         return f"{self._root}/{safe_path(run)}/attempts/{attempt}/{safe_path(stream)}"
 
     def folder(self, run: str) -> Path:
-        """Where all streams of a run lie."""
+        """The folder of all streams of a run."""
         return self._root / safe_path(run)
 
     def length(self, run: str, attempt: int, stream: str) -> int:
@@ -95,7 +95,7 @@ class Streams:
         except FileNotFoundError:
             return b""
         try:
-            # A read stops short of what is asked at the end of the file alone, or where it is very much.
+            # A read returns less than requested only at the end of the file, or for a very large request.
             data = os.pread(descriptor, length, offset)
             while len(data) < length and (more := os.pread(descriptor, length - len(data), offset + len(data))):
                 data += more
@@ -108,7 +108,7 @@ class Streams:
         return self.read(run, attempt, stream, max(0, size - length), length).decode(errors="replace")
 
     def names(self, run: str, attempt: int) -> Iterator[tuple[str, int]]:
-        """Streams of an attempt with their lengths: what is printed and what is logged."""
+        """Streams of an attempt with their lengths: output and logs."""
         for stream, length, _ in self.written(run, attempt):
             yield stream, length
 
@@ -125,14 +125,14 @@ class Streams:
                 yield f"{folder}/{entry.name}", self._size(entry.path, status.st_size), status.st_mtime
 
     def open(self, location: str) -> BinaryIO | None:
-        """The local file behind a name of the workspace store, where it is a stream's."""
+        """The local file of an object's name, where the name is a stream's."""
         path = self._root / safe_path(location).removeprefix("runs/")
         if not path.is_file() or (self._sealed is not None and self._sealed.is_object(path)):
             return None
         return self._open_plain(path)
 
     def rewrap(self) -> int:
-        """Wrap the keys of all streams in the ring's first key; how many needed that."""
+        """Wrap the keys of all streams in the ring's first key; returns how many needed that."""
         paths = [path for path in self._root.glob("*/attempts/*/*/*") if path.is_file()]
         return sum(self._sealed.rewrap(path) for path in paths) if self._sealed is not None else 0
 
@@ -146,16 +146,16 @@ class Streams:
         return stored if sealed is None else sealed
 
     def _write(self, descriptor: int, path: Path, data: memoryview) -> None:
-        """Append; a stream that began plain stays so."""
+        """Append; a stream that began plain stays plain."""
         if self._sealed is not None and self._sealed.takes(descriptor, path):
             self._sealed.append(descriptor, path, data)
         else:
             write_all(descriptor, data)
 
     def publish(self, store: Store, run: str, attempt: int, whole: bool = True) -> int:
-        """Copy what an attempt printed to a store that lies elsewhere; a local store has it already.
+        """Copy an attempt's output to a remote store; a local store has it already.
 
-        What is there already is not copied again; without `whole` a stream that grows is copied when that is worth it.
+        A stream of unchanged size is not copied again; without `whole` a growing one is copied when it is worth it.
         Returns how many streams were copied.
         """
         if store.local_root is not None:
@@ -176,14 +176,14 @@ class Streams:
         return count
 
     def finish(self, run: str, attempt: int) -> None:
-        """An attempt is over: encrypted streams that somebody cuts off are noticed from now on."""
+        """An attempt is over: from now on truncation of its encrypted streams is noticed."""
         if self._sealed is not None:
             for stream, _ in self.names(run, attempt):
                 with self._alone({(run, attempt, stream)}):
                     self._sealed.finish(self.path(run, attempt, stream))
 
     def remove(self, run: str) -> None:
-        """Forget a run's streams, so that none is brought to the store again."""
+        """Forget a run's streams, so that none is copied to the store again."""
         with self._publishing:
             shutil.rmtree(self._root / safe_path(run), ignore_errors=True)
 
@@ -204,5 +204,5 @@ class Streams:
 
 
 def _worth_it(size: int, there: int) -> bool:
-    """An object in a remote store is written whole, so a long stream is copied when it has grown by a quarter."""
+    """An object in a remote store is written as a whole, so a long stream is copied when it has grown by a quarter."""
     return size <= _ALWAYS_WORTH_BYTES or size >= there * 1.25

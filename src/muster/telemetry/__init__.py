@@ -1,1 +1,1 @@
-"""The life of runs for OpenTelemetry: a process of its own that reads the REST API and exports to a collector."""
+"""Sends runs to OpenTelemetry: a separate process that reads the REST API and exports to a collector."""

@@ -1,4 +1,4 @@
-"""Exports what is new of runs: read as any client would, sent, and only then counted as done."""
+"""Exports what is new of runs: read as any client would, sent, and only then marked as exported."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _POST_S = 10.0
 _BATCH_ITEMS, _BATCHES = 4000, 10
 _CLOCKS_S = 60.0
 _FOR_EVER = (400, 404, 405, 413, 415, 422)
-"""What is answered so would be answered so again."""
+"""Statuses that a retry would not change."""
 
 
 class Unavailable(Exception):
-    """The collector does not take anything now."""
+    """The collector does not accept anything now."""
 
 
 class Exporter:
-    """One collector, and how far each run was brought to it."""
+    """One collector, and how far the export of each run is."""
 
     def __init__(self, order: TelemetryOrder, client: Client) -> None:
         self._order = order
@@ -45,7 +45,7 @@ class Exporter:
         self._is_behind = False
 
     def look(self) -> TelemetryReport:
-        """Export what is new; whatever fails is tried again with the next look."""
+        """Export what is new; whatever fails is retried in the next round."""
         trouble, self._is_behind = "", False
         try:
             for run in self._due():
@@ -61,7 +61,7 @@ class Exporter:
         return Address(self._order.endpoint).shown
 
     def _due(self) -> list[RunView]:
-        """Runs that are active, and those of which the end was not exported."""
+        """Runs that are active, and ended ones whose end was not exported yet."""
         found = {run.id: run for run in self._client.each_run(status=sorted(states.ACTIVE | {states.QUEUED}))}
         for run in self._client.each_run(since=self._position.since - _CLOCKS_S):
             found.setdefault(run.id, run)
@@ -87,12 +87,12 @@ class Exporter:
             self._position.runs[run.id] = after
             position.save(self._path, self._position)
             if number >= _BATCHES:
-                # Others have something to say too.
+                # So that other runs get their turn.
                 self._is_behind = True
                 return
 
     def _batches(self, run: RunView, known: RunPosition) -> Iterator[tuple[Batch, RunPosition]]:
-        """Parts of what is new, each with how far it goes."""
+        """Batches of what is new, each with the position after it."""
         batch, after, now = Batch(run, self._order.workspace), _copy(known), time.time()
         lines = Unfinished(after.unfinished)
         for item in self._client.stream(run.id, known.cursor or None, follow=False):

@@ -10,7 +10,7 @@ from muster.wire import states
 
 @dataclass(frozen=True)
 class Span:
-    """A stretch of a run's life; `key` and `parent` name spans within the run, and the run's own has no parent."""
+    """A period of a run's life; `key` and `parent` name spans within the run, and the run's own has no parent."""
 
     key: str
     parent: str
@@ -22,7 +22,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Life:
-    """Where a run stands."""
+    """The current state of a run, and when it began."""
 
     status: str = ""
     since: float = 0.0
@@ -31,7 +31,7 @@ class Life:
 
 
 def enter(life: Life, status: str, at: float, created_at: float) -> tuple[Life, list[Span]]:
-    """The run is in a state; returns the spans that end with this. Saying the same state again changes nothing."""
+    """Record a state; returns the spans that end with it. Recording the same state again changes nothing."""
     if status == life.status:
         return life, []
     ended: list[Span] = []
@@ -50,7 +50,7 @@ def enter(life: Life, status: str, at: float, created_at: float) -> tuple[Life, 
 
 
 def trace_id(workspace: str, run: str) -> bytes:
-    """Of all that belongs to a run: the same in every process that says something of it."""
+    """The trace of a run: the same in every process that exports it."""
     return hashlib.sha256(f"{workspace}/{run}".encode()).digest()[:16]
 
 

@@ -1,4 +1,4 @@
-"""What ranks print as lines with a severity. Pure."""
+"""The output of ranks as lines with a severity. Pure."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ class Line:
 
     @property
     def severity(self) -> tuple[str, int]:
-        """OpenTelemetry's name and number, by the words that logging libraries write; INFO where there is none."""
+        """OpenTelemetry's name and number of the severity, by the words that logging libraries write; default: INFO."""
         head = self.text[:_BEGINNING]
         return next(((name, number) for name, number, pattern in _LEVELS if pattern.search(head)), INFO)
 
 
 @dataclass
 class Unfinished:
-    """The ends of logs that are no lines yet, by attempt and stream."""
+    """The ends of logs that are not whole lines yet, by attempt and stream."""
 
     ends: dict[str, str] = field(default_factory=dict)
-    """As base64, because it is kept on disk as JSON."""
+    """In base64, because it is kept on disk as JSON."""
 
     def feed(self, attempt: int, stream: str, data: bytes) -> list[Line]:
-        """The lines that are whole with this; one without end is cut."""
+        """The lines that these bytes complete; one without end is cut."""
         key = f"{attempt}/{stream}"
         data = base64.b64decode(self.ends.pop(key, "")) + data
         *whole, end = data.split(b"\n")
@@ -58,7 +58,7 @@ class Unfinished:
         return [line for part in whole if (line := _line(part, attempt, stream))]
 
     def finish(self) -> list[Line]:
-        """Nothing follows."""
+        """The rest, once nothing follows."""
         found = []
         for key, end in self.ends.items():
             attempt, _, stream = key.partition("/")
@@ -68,7 +68,7 @@ class Unfinished:
 
 
 def _line(data: bytes, attempt: int, stream: str) -> Line | None:
-    # Of a bar that draws itself again and again, what it showed last.
+    # Of a progress bar that redraws itself, only what it showed last.
     shown = _ESCAPES.sub(b"", data).rstrip(b"\r").rpartition(b"\r")[2]
     text = shown[:_LONGEST].decode(errors="replace")
     return Line(text, stream, attempt) if text.strip() else None

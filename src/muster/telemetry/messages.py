@@ -1,4 +1,4 @@
-"""What is known of a run as OTLP's messages."""
+"""Runs as OTLP messages."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Batch:
         return len(self.spans) + len(self.points) + len(self.lines) + len(self.notes)
 
     def bodies(self) -> dict[str, tuple[bytes, int]]:
-        """What is sent to each address of the collector, and how many items that is."""
+        """What is sent to each address of the collector, with its number of items."""
         found: dict[str, tuple[bytes, int]] = {}
         if self.spans:
             found["/v1/traces"] = (self._traces(), len(self.spans))
@@ -97,7 +97,7 @@ class Batch:
         return made
 
     def _status(self, span: Span) -> tuple[Status, Mapping[str, Attribute]]:
-        """How the run or one of its attempts ended; of other spans nothing is said."""
+        """How the run or one of its attempts ended; nothing for other spans."""
         status, verdict = "", None
         if span.key == "run":
             status, verdict = self.run.status, self.run.verdict
@@ -170,7 +170,7 @@ def _value(value: str | int | float) -> AnyValue:
 
 
 def _number(point: MetricLogged) -> float | None:
-    """NaN and its like come as texts; tables and pictures are no numbers."""
+    """NaN and its like come as texts; tables and images are not numbers."""
     value = point.value
     if isinstance(value, bool) or not isinstance(value, int | float):
         return float(value) if value in ("NaN", "Infinity", "-Infinity") else None

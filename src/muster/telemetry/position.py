@@ -1,4 +1,4 @@
-"""How far the export of each run is: on disk, so that what the collector has not taken is sent by the next process."""
+"""The position of each run's export: on disk, so that the next process sends what the collector has not accepted."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ _REMEMBERED = 1000
 
 @dataclass
 class RunPosition:
-    """Of one run."""
+    """The position of one run."""
 
     cursor: str = ""
     life: Life = field(default_factory=Life)
     unfinished: dict[str, str] = field(default_factory=dict)
     ended_at: float = 0.0
-    """When it was over, and all of it was exported."""
+    """When it ended, and all of it was exported."""
 
 
 @dataclass
 class Position:
-    """Of all runs that are looked after."""
+    """The positions of all runs that are exported."""
 
     since: float
-    """Runs that were submitted before are passed over, unless they are active."""
+    """Runs submitted before that are skipped, unless they are active."""
     runs: dict[str, RunPosition] = field(default_factory=dict)
 
     def forget_old(self) -> None:
-        """Keep only the last ones that are over: somebody may have them go on (`muster retry`)."""
+        """Keep only the most recently ended: a user may continue them (`muster retry`)."""
         over = sorted((item.ended_at, run) for run, item in self.runs.items() if item.ended_at)
         for _, run in over[:-_REMEMBERED]:
             del self.runs[run]
 
 
 def load(path: Path, now: float) -> Position:
-    """What an earlier process left; a fresh one where that cannot be understood."""
+    """The position that an earlier process saved; a fresh one where that is unreadable."""
     try:
         return from_file(Position, read_json(path) or {"since": now})
     except (WireError, TypeError, ValueError):

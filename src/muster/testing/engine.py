@@ -26,13 +26,13 @@ from muster.paths import NodePaths
 from muster.wire.codec import from_json
 from muster.wire.node.agents import AgentConfig
 
-# A host name and shared memory of its own: programs tell machines apart by the one and meet in the other.
+# Its own host name and shared memory: programs tell machines apart by the one and communicate through the other.
 _OWN_MACHINE = ["unshare", "--uts", "--mount", "sh", "-c", 'hostname "$0"; mount -t tmpfs shm /dev/shm; exec "$@"']
 
 
 @dataclass(frozen=True)
 class FakeOptions:
-    """What the fake engine reads of a cluster's options."""
+    """The fake engine's part of a cluster's options."""
 
     folder: str
     """Holds the files by which a test controls the engine."""
@@ -41,7 +41,7 @@ class FakeOptions:
     addresses: tuple[str, ...] = ()
     namespaces: tuple[str, ...] = ()
     server_address: str | None = None
-    """Where the nodes reach the server over TLS; without it they use its socket."""
+    """The server's address for the nodes, over TLS; without it they use its socket."""
 
     @classmethod
     def of(cls, cluster: Cluster) -> FakeOptions:
@@ -61,7 +61,7 @@ class FakeEngine(NodeEngine):
         self._namespaces: dict[str, str] = {}
         self._agents: dict[str, subprocess.Popen[bytes]] = {}
         self._wanted: dict[str, AgentConfig] = {}
-        # Nodes are asked for and looked at by several threads.
+        # Several threads start and query nodes.
         self._lock = threading.Lock()
 
     def check(self, cluster: Cluster) -> list[str]:
@@ -103,7 +103,7 @@ class FakeEngine(NodeEngine):
                 self._end(node)
 
     def close(self) -> None:
-        """The agents stay."""
+        """Agents outlive the engine."""
 
     def connection(self, cluster: Cluster) -> Connection | None:
         address = FakeOptions.of(cluster).server_address
@@ -113,7 +113,7 @@ class FakeEngine(NodeEngine):
         return False
 
     def _bring(self) -> None:
-        """Start what was asked for, unless nothing may come now."""
+        """Start the requested nodes, unless a test holds them."""
         if (self._folder / "hold").exists() or (self._folder / "stuck").exists():
             return
         for node, agent in self._wanted.items():

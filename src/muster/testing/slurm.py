@@ -38,37 +38,37 @@ class FakeSlurm:
         self.jobs: dict[str, FakeJob] = {}
         self.calls: Counter[str] = Counter()
         self.busy = 0
-        """So many of the next calls find the controller busy."""
+        """The controller is busy for so many of the next calls."""
         self.lost_answers = 0
-        """So many of the next submissions are heard, but their answer is lost."""
+        """So many of the next submissions arrive, but their answers are lost."""
         self.refusal = ""
-        """What sbatch says instead of taking a job."""
+        """sbatch's error, with which it refuses jobs."""
         self.test_refusals: dict[str, str] = {}
-        """What `sbatch --test-only` says of a script that has such a part."""
+        """The errors of `sbatch --test-only`, by a part of the script that causes them."""
         self.node_states: dict[str, str] = {}
-        """Of nodes that are not idle."""
+        """The states of nodes that are not idle."""
         self.accounts: Sequence[str] | None = None
-        """That the user may charge; None: the site keeps none."""
+        """The accounts that the user may charge; None: the site has none."""
         self.updates: list[tuple[str, ...]] = []
-        """What `scontrol update` was given."""
+        """The arguments of each `scontrol update`."""
         self.pyxis = False
-        """Whether srun knows containers."""
+        """Whether srun supports containers."""
         self.mpi_plugins: Sequence[str] = ("pmi2",)
-        """Of `srun --mpi`."""
+        """The plugins that `srun --mpi` lists."""
         self.accounting: dict[str, str] = {}
-        """Final states by job name, for sacct; empty: there is no accounting."""
+        """Final states by job name, for sacct; empty: accounting is off."""
         self.no_accounting = "Slurm accounting storage is disabled"
-        """What sacct says where there is none."""
+        """sacct's error where accounting is off."""
         self.usage = ""
-        """What sacct prints of the use of jobs."""
+        """The output of sacct for the usage of jobs."""
         self.site_lists: dict[str, str] = {}
-        """What `scontrol show` and `sacctmgr show` print, by what is to be shown."""
+        """The output of `scontrol show` and `sacctmgr show`, by what is shown."""
         self._nodes = nodes
         self._gres = gres
         self._lock = threading.Lock()
 
     def run(self, command: Sequence[str], stdin: str | None, deadline_s: float) -> tuple[int, str, str]:
-        """Exit code, output and errors, as `run_command` gives them."""
+        """Exit code, output and errors, as `run_command` returns them."""
         with self._lock:
             self.calls[command[0]] += 1
             if "--version" in command:
@@ -85,12 +85,12 @@ class FakeSlurm:
             return answers[command[0]](command, stdin or "")
 
     def move(self, job: str, **changes: object) -> None:
-        """Change what Slurm would say of a job."""
+        """Change what Slurm reports about a job."""
         with self._lock:
             self.jobs[job] = replace(self.jobs[job], **changes)  # type: ignore[arg-type]
 
     def forget(self, job: str) -> None:
-        """Slurm keeps a job that is over for some minutes only."""
+        """Slurm remembers an ended job for only a few minutes."""
         with self._lock:
             del self.jobs[job]
 

@@ -1,1 +1,1 @@
-"""The next step, with names in it. Nothing where nothing is known. Pure."""
+"""The next step, with concrete names in it. Nothing where nothing is known. Pure."""

@@ -1,4 +1,4 @@
-"""What a piece of advice looks at, and the names that it finds there: paths, ports, options, the user's own lines."""
+"""The facts behind a piece of advice, and the names found in them: paths, ports, options, the user's own lines."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _VARIABLE = re.compile(
 
 @dataclass(frozen=True)
 class Case:
-    """What a piece of advice looks at."""
+    """The facts behind a piece of advice."""
 
     cause: Cause
     facts: JobFacts
@@ -60,13 +60,13 @@ class Case:
 
 
 def port_of(cause: Cause) -> int | None:
-    """The port that a failure is about, as its text names it, or the user's own line that asked for it."""
+    """The port that a failure is about, from its text or from the user's own line that requested it."""
     text = "\n".join((cause.headline, *(cause.raised.all_lines if cause.raised else cause.lines)))
     return port_in(text) or fixed_port(cause)
 
 
 def fixed_port(cause: Cause) -> int | None:
-    """The port that stands in the user's own line."""
+    """The port in the user's own line."""
     frame = own_frame(cause.raised)
     return port_in(frame.source) if frame and frame.source else None
 
@@ -136,17 +136,17 @@ def address_in(text: str) -> str:
 
 
 def meant_by(text: str) -> str:
-    """What the program itself proposes."""
+    """The program's own suggestion."""
     found = _MEANT.search(text)
     return f"It asks whether you meant `{found[1] or found[2]}`." if found else ""
 
 
 def variable_in(text: str) -> str:
-    """A variable of the environment that a line says is not set."""
+    """An environment variable that a line says is not set."""
     found = _VARIABLE.search(text)
     return next((name for name in found.groups() if name), "") if found else ""
 
 
 def has_crlf(text: str) -> bool:
-    """The marks of a carriage return where a name should end."""
+    """Signs of a carriage return at the end of a name."""
     return any(mark in text for mark in ("\\r'", "\\r’", "\\r:", '\\r"', "^M", "\r"))

@@ -1,4 +1,4 @@
-"""Advice about what was full: a disk, a folder in memory, a quota, or the size that a file may have."""
+"""Advice about a full disk, a full folder in memory, a quota, or a limit of file size."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _of_disk(where: str) -> str:
 
 
 def _written_to(case: Case) -> str:
-    """The file or folder that was written: as the message names it, or the user's own line."""
+    """The file or folder that was written: from the message, or from the user's own line."""
     if (found := _COPIED_TO.search(case.text)) and found[1] != "standard output":
         return found[1]
     if path := quoted_path(case.line.partition("rrno")[2]):

@@ -1,4 +1,4 @@
-"""Advice where ranks lost each other: whom to look at, and what to compare."""
+"""Advice where ranks lost each other: which rank to look at, and what to compare."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def ranks(numbers: Sequence[int]) -> str:
 
 
 def question(blame: gangs.Blame, count: int) -> str:
-    """The ranks of which one is to blame, where that is not known."""
+    """The ranks of which one is to blame, where it is not known which."""
     if not blame.in_question or len(blame.in_question) == count:
         return ""
     return f"it is not known whom they waited for: {ranks(blame.in_question)} did not answer"
@@ -60,7 +60,7 @@ def why_not_there(blame: gangs.Blame) -> str:
 
 
 def goes_on(blame: gangs.Blame, said: str) -> str:
-    """At a time limit that only some of the ranks did not keep."""
+    """At a time limit that only some of the ranks exceeded."""
     assert blame.process is not None
     who = ranks(blame.all_of or (blame.process.rank.rank,))
     place = f"at {_place(blame.where)}" if blame.where is not None and not blame.where.of_library else ""
@@ -117,14 +117,14 @@ def _still_looking(running: Sequence[Process]) -> str:
 
 
 def _awaited(process: Process) -> str:
-    """For whom a process waited that is its own child or thread, as the library's part of its stack shows it."""
+    """The child process or thread for which a process waited, from the library's part of its stack."""
     stack = waiting.stack_of(process)
     inner = stack.frames[0].file if stack is not None and stack.frames else ""
     return next((whom for pattern, whom in _OWN_WAITS if pattern.search(inner)), "")
 
 
 def needs_longer(running: Sequence[Process]) -> str:
-    """At a time limit that nobody is to blame for."""
+    """At a time limit where no rank is to blame."""
     usual = code_of("timeout").next
     if len(running) > 1 and all(waiting.waits(item) or waiting.seems_to_wait(item) for item in running):
         if waiting.places(running):

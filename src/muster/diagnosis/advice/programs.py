@@ -1,4 +1,4 @@
-"""Advice about programs that end with a code or by a signal, and about commands that do not start."""
+"""Advice about programs that exit with a code or by a signal, and about commands that do not start."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def bad_input(case: Case) -> str:
 
 
 def _no_script(path: str, case: Case) -> str:
-    """Python was given a script that is not there; the one that was meant is elsewhere, or has nearly its name."""
+    """Python was given a script that does not exist; the right one is elsewhere, or has nearly the same name."""
     name = PurePosixPath(path).name
     files = case.facts.files
     same = [file for file in files if PurePosixPath(file).name == name and not path.endswith(f"/work/{file}")]
@@ -157,7 +157,7 @@ def launcher(case: Case) -> str:
 
 
 def _not_started(program: str, case: Case) -> str:
-    """What a launcher was to start, and why it could not."""
+    """The command that a launcher was to start, and why it could not."""
     if "No such file" not in case.line:
         return _not_executable(case, program)
     name = program.removeprefix("./")
@@ -186,7 +186,7 @@ def exit_code(case: Case) -> str:
 
 
 def _of_children(case: Case, text: str) -> str:
-    """What a program says of those that it started or called."""
+    """A program's words about the programs that it started or called."""
     if not case.line and (moved := re.search(r"--(?:redirects|log[-_]dir)[= ]\S+", case.cause.rank.command)):
         return f"What its processes printed was sent elsewhere (`{moved[0]}`): add `--tee 3` to have it in the log too."
     if meant := meant_by(text):
@@ -208,7 +208,7 @@ def _of_children(case: Case, text: str) -> str:
 
 
 def _of_shells(case: Case, text: str) -> str:
-    """What a shell does not understand."""
+    """A syntax error of a shell."""
     if found := _UNBOUND.search(text):
         return f"Set {found[1]} in `environment_variables` of the job."
     if "syntax error" in text or re.search(r"line \d+: (?:import|from|def|class|print)\b", text):
@@ -225,7 +225,7 @@ def _of_shells(case: Case, text: str) -> str:
 
 
 def _of_names(case: Case, text: str) -> str:
-    """What the last words name: options, addresses, files."""
+    """Names in the last words: options, addresses, files."""
     if options := OPTION.findall(case.line):
         return f"The program asks for {options[0]} in the command."
     if url := address_in(case.line):
@@ -236,7 +236,7 @@ def _of_names(case: Case, text: str) -> str:
         return f"`{path}` is not there on the node: check the path, or give it as an input of the job."
     if case.cause.rank.exit_code == 124 and "timeout " in case.cause.rank.command:
         return "`timeout` in the command ended it: give it more time there."
-    # A stack of Python in the log need not be of this failure.
+    # A Python stack in the log need not belong to this failure.
     if place := _source_line(case.line) or _source_line(_NO_PYTHON.sub("", "\n".join((text, *case.cause.lines)))):
         return place
     if path := missing_path(case.line):
@@ -258,7 +258,7 @@ def _of_names(case: Case, text: str) -> str:
 
 
 def _source_line(text: str) -> str:
-    """The first line of a source that a compiler or a stack names; one of the job's own, if there is any."""
+    """The first source line that a compiler or a stack names; one of the job's own, if there is any."""
     found = list(islice(_SOURCE_LINE.finditer(text), 50))
     own = [match for match in found if not _OF_LANGUAGE.search(match[1])]
     return f"{short((own or found)[0][1])} line {(own or found)[0][2]}." if found else ""
@@ -285,7 +285,7 @@ def signal(case: Case) -> str:
 
 
 def host_oom(case: Case) -> str:
-    """By what ran: nothing but training has batches."""
+    """By the kind of program: only training has batches."""
     if _OF_SLURM.search(case.cause.process.rank.tail[-_TAIL_CHARS:]):
         return "It needs more memory than Slurm gave it: ask for more (`--mem`, `--mem-per-cpu`), or let it hold less."
     if case.cause.process.rank.launcher_rank is not None or re.search(r"torch|tensorflow|jax|DataLoader", case.text):

@@ -1,4 +1,4 @@
-"""Advice about exceptions of Python: what they name, and what lies around them."""
+"""Advice about Python exceptions: what they name, and what is near it."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ _EXPECTED = re.compile(r"environment variable ([A-Z][A-Z0-9_]{2,}) expected, but
 
 
 def module_missing(case: Case) -> str:
-    """A module that the environment lacks; one that lies in the code folder needs no package."""
+    """A module that the environment lacks; one in the code folder needs no package."""
     module = case.group("module")
     return _in_code(case, module) or _misspelt(case, module) or _not_in_package(module) or _to_install(case, module)
 
 
 def _in_code(case: Case, module: str) -> str:
-    """A module or package of the job's own that is not where it is looked for."""
+    """A module or package of the job's own that is not where Python looks for it."""
     top, last = module.partition(".")[0], module.rpartition(".")[2]
     scripts = [PurePosixPath(name) for name in case.facts.files if name.endswith(".py")]
     asked_for = re.search(rf"(?:from|import) {re.escape(module)}\.(\w+)", sources_of(case))
@@ -98,7 +98,7 @@ def _misspelt(case: Case, module: str) -> str:
 
 
 def _not_in_package(module: str) -> str:
-    """Python names the whole path where the package itself is there."""
+    """Python names the whole path where the package itself exists."""
     package, _, name = module.rpartition(".")
     if not package or module in _DISTRIBUTIONS:
         return ""
@@ -173,7 +173,7 @@ def shapes(case: Case) -> str:
 
 
 def exception(case: Case) -> str:
-    """Advice for exceptions that no rule is for, by what they name."""
+    """Advice for exceptions without a rule, by what they name."""
     line = case.text
     if found := _EXPECTED.search(line):
         return _ranks_wanted(found[1])
@@ -216,14 +216,14 @@ def _ranks_wanted(variable: str) -> str:
 
 
 def _unset(case: Case) -> str:
-    """A variable of the environment that the failing line reads and finds empty."""
+    """An environment variable that the failing line reads and that is empty."""
     frame = own_frame(case.raised)
     found = re.search(r"(?:getenv|environ\.get)\(\s*['\"](\w+)['\"]", frame.source) if frame else None
     return found[1] if found and ("NoneType" in case.text or "invalid literal" in case.text) else ""
 
 
 def shadowed(case: Case) -> str:
-    """A file of the job that stands in for a module which it does not mean to replace."""
+    """A file of the job that shadows a module by accident."""
     if name := _imported_by_library(case):
         module = name.removesuffix(".py")
         return f"`{name}` in the code folder is imported where a package means its own `{module}`: rename it."
@@ -274,6 +274,6 @@ def environment(case: Case) -> str:
 
 
 def _optional(case: Case) -> str:
-    """A package that another one asks for by name."""
+    """A package that another one requires by name."""
     found = _OPTIONAL.search("\n".join((case.text, *case.cause.lines)))
     return _to_install(case, found[1] or found[2].rstrip(".")) if found else ""

@@ -11,7 +11,7 @@ from muster.diagnosis.table.machines import HAND_MADE_MEETING, LOST_PEER, NO_CUD
 from muster.diagnosis.waiting import short
 from muster.wire.verdicts import JobFacts, code_of
 
-# Codes whose usual advice says nothing that the message does not.
+# Codes whose usual advice adds nothing to the message.
 _SAYS_NOTHING = (
     "exception",
     "exit_code",
@@ -46,7 +46,7 @@ def of_script(cause: Cause, facts: JobFacts) -> bool:
         return False
     port = port_of(cause)
     if not facts.master_port:
-        # A process that is alone gets no port: whichever it uses is its own choice.
+        # A single process gets no port: it has chosen its own.
         return True
     return port is not None and port != facts.master_port
 

@@ -1,4 +1,4 @@
-"""Advice about what well-known tools say at their end, whatever job they ran in."""
+"""Advice about the final messages of well-known tools, whatever job they ran in."""
 
 from __future__ import annotations
 

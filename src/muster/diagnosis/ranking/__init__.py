@@ -1,1 +1,1 @@
-"""How likely each rank of a gang is to blame, by signs that need no words of a rule."""
+"""How likely each rank of a gang is to blame, by signs that do not depend on the words of a rule."""

@@ -27,7 +27,7 @@ _FEWEST = 3
 
 
 def ends(gang: Mapping[int, Process], causes: Mapping[int, Cause]) -> Iterable[tuple[int, Sign]]:
-    """How each rank ended, and whether it alone did so."""
+    """How each rank ended, and whether it alone ended so."""
     ended = {rank: end for rank, process in gang.items() if (end := _end(process, causes.get(rank))) is not None}
     yield from ended.items()
     if len(gang) >= _FEWEST:
@@ -48,7 +48,7 @@ def ends(gang: Mapping[int, Process], causes: Mapping[int, Cause]) -> Iterable[t
 
 
 def places(gang: Mapping[int, Process], causes: Mapping[int, Cause]) -> Iterable[tuple[int, Sign]]:
-    """Where each rank was that was still running, and whether no other was there."""
+    """Where each rank was that was still running, and whether it alone was there."""
     running = {rank: process for rank, process in gang.items() if process.rank.expected and rank not in causes}
     doing = {rank: _doing(process) for rank, process in running.items()}
     yield from doing.items()

@@ -1,4 +1,4 @@
-"""Signs of who speaks of whom, by numbers of ranks in what they say."""
+"""Signs from mentions: which ranks name which, by numbers of ranks in their words."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _FEWEST = 3
 
 
 def mentions(gang: Mapping[int, Process], causes: Mapping[int, Cause]) -> Iterable[tuple[int, Sign]]:
-    """Whom ranks that failed name, and who names others."""
+    """Which ranks those that failed name, and which ones name others."""
     by_name: Counter[int] = Counter()
     by_number: Counter[int] = Counter()
     for speaker, cause in causes.items():
@@ -53,7 +53,7 @@ def mentions(gang: Mapping[int, Process], causes: Mapping[int, Cause]) -> Iterab
 
 
 def last_words(gang: Mapping[int, Process]) -> Iterable[tuple[int, Sign]]:
-    """Who is in the last words of others."""
+    """Which ranks appear in the last words of others."""
     said = {
         other
         for rank, process in gang.items()
@@ -78,12 +78,12 @@ def _of_first(gang: Mapping[int, Process], first: Cause) -> Iterable[tuple[int, 
 
 
 def numbers(line: str) -> tuple[set[int], set[int]]:
-    """Numbers that follow a word for a rank, and others that count nothing which is known."""
+    """Numbers after a word for a rank, and others that are not known to count anything."""
     bare = _TIME.sub("", line[:_MOST_CHARS])
     named = {
         int(found[1])
         for found in _NAMED.finditer(bare)
-        # What serves for comparison is not what is complained of.
+        # A number for comparison is not the subject of the complaint.
         if not REFERENCE.search(bare[max(0, found.start() - _REFERS) : found.start()])
     }
     said = {

@@ -1,4 +1,4 @@
-"""Ranks in the order of how likely each is to blame: signs are added up by weights that were fitted to failures."""
+"""Orders ranks by how likely each is to blame: signs are added up by weights that were fitted to failures."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from muster.diagnosis.ranking.weights import WEIGHTS
 from muster.wire.verdicts import Confidence, Verdict
 
 ENOUGH = 0.75
-"""So likely a rank has to be for the ranking to name another one than the rules."""
+"""The least probability at which the ranking overrules the rules."""
 CLOSE = 0.35
-"""So likely it has to be to stand beside the one that the rules name."""
+"""The least probability at which it is named next to the rank that the rules name."""
 _SURE = 0.9
 _TOLD = 3
 _FEWEST_RANKS = 2
 _MOST_RANKS = 64
-"""Of more ranks than these the rules alone decide: a verdict must not be late."""
+"""With more ranks than this the rules alone decide: a verdict must not be late."""
 _NEVER_TOLD = (Sign.STOPPED, Sign.NO_STACK, Sign.FAILED_AS_ANOTHER)
 
 Signs = Mapping[int | None, frozenset[Sign]]
-"""Of each rank of a gang; under None those that nobody is to blame."""
+"""The signs of each rank of a gang; under None those that nobody is to blame."""
 
 
 @dataclass(frozen=True)
 class Suspect:
-    """The rank that the signs speak for, where that is another one than the rules name."""
+    """The rank that the signs point to, where that is another one than the rules name."""
 
     process: Process
     likelihood: float
@@ -44,7 +44,7 @@ class Suspect:
 
 
 def suspect(made: Verdict, causes: Sequence[Cause], processes: Sequence[Process]) -> Suspect | None:
-    """The rank that is the likeliest by all signs, if the rules name another one or none."""
+    """The likeliest rank by all signs, if the rules name another one or none."""
     gang = gang_of(processes)
     if not _FEWEST_RANKS <= len(gang) <= _MOST_RANKS:
         return None
@@ -64,7 +64,7 @@ def likelier(
     if best is None or best == by_rules or by_rules not in likely:
         return None
     if by_rules is not None and failed.get(by_rules, "") == failed.get(best) and likely[best] < _SURE:
-        # Of two that failed alike the first is as right.
+        # Of two that failed alike either is right.
         return None
     return best
 
@@ -79,7 +79,7 @@ def gang_of(processes: Sequence[Process]) -> dict[int, Process]:
 
 
 def signs_of(gang: Mapping[int, Process], causes: Sequence[Cause], made: Verdict) -> Signs:
-    """All signs of each rank, with what the rules said."""
+    """All signs of each rank, including those of the rules."""
     failed: dict[int, Cause] = {}
     for cause in causes:
         if cause.rank.rank in gang:
@@ -102,7 +102,7 @@ def signs_of(gang: Mapping[int, Process], causes: Sequence[Cause], made: Verdict
 
 
 def likelihoods(signs: Signs, weights: Mapping[Sign, float]) -> dict[int | None, float]:
-    """How likely each rank is to blame; together they are 1."""
+    """The probability that each rank is to blame; together they are 1."""
     scores = {rank: sum(weights.get(sign, 0.0) for sign in found) for rank, found in signs.items()}
     highest = max(scores.values())
     shares = {rank: math.exp(score - highest) for rank, score in scores.items()}
@@ -118,7 +118,7 @@ _BY_RULES: Mapping[Confidence, tuple[Sign, Sign]] = {
 
 
 def _of_rules(signs: set[Sign], made: Verdict) -> set[Sign]:
-    """What is known of the rank that the rules name."""
+    """The signs of the rank that the rules name."""
     found = {_BY_RULES[made.confidence][0]}
     speaks_of_others = bool(signs & {Sign.NAMES_ANOTHER, Sign.SAYS_A_NUMBER})
     if Sign.RAISED in signs and not speaks_of_others:

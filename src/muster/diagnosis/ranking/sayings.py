@@ -1,4 +1,4 @@
-"""Signs of what ranks printed, compared line by line: by the shapes of lines, by values in lines of one shape."""
+"""Signs from output, compared line by line: by the shapes of lines, by values in lines of one shape."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _MOST_LINES = 20
 _LONG_NUMBER = 5
 
 _Rows = Mapping[int, Mapping[str, str]]
-"""By rank, the lines that it printed by their shapes."""
+"""By rank, the lines that it printed, by their shapes."""
 
 
 def sayings(gang: Mapping[int, Process]) -> Iterable[tuple[int, Sign]]:
-    """Who printed what no other did, who lacks what all the others printed, and who gave another value."""
+    """Ranks with lines that no other printed, without lines that all others printed, or with another value."""
     if len(gang) < _FEWEST:
         return
     lines = {rank: _lines(process, _MOST_LINES) for rank, process in gang.items()}
@@ -49,7 +49,7 @@ def sayings(gang: Mapping[int, Process]) -> Iterable[tuple[int, Sign]]:
 
 
 def progress(gang: Mapping[int, Process]) -> Iterable[tuple[int, Sign]]:
-    """Who is behind all the others, or ahead of them, by the steps that they print."""
+    """Ranks that are behind or ahead of all the others, by the steps that they print."""
     steps = differences.steps(list(gang.values()))
     if len(steps) < max(2, len(gang) - 1) or min(steps.values()) == max(steps.values()):
         return
@@ -78,7 +78,7 @@ def _lines(process: Process, most: int) -> list[str]:
 
 
 def _values(rows: _Rows) -> Iterable[tuple[int, Sign]]:
-    """Who gave another value than all the others in lines of a shape that all printed."""
+    """Ranks that gave another value than all the others in lines of a shape that all printed."""
     differ = set(_with_other_values(rows))
     yield from ((rank, Sign.ANOTHER_VALUE) for rank in differ)
     if len(differ) == 1:
@@ -99,7 +99,7 @@ def _with_other_values(rows: _Rows) -> Iterable[int]:
 
 
 def _lacking(rows: _Rows, printed_by: Counter[str]) -> set[int]:
-    """Those that did not print something that all the others did."""
+    """Ranks without some line that all the others printed."""
     common = [shape for shape, count in printed_by.items() if count == len(rows) - 1]
     return {rank for shape in common for rank, found in rows.items() if shape not in found}
 
@@ -109,7 +109,7 @@ def _shape(line: str) -> str:
 
 
 def _own_masked(line: str, rank: int) -> str:
-    """A line without the rank's own number, and without what is never the same."""
+    """A line without the rank's own number, and without parts that always differ."""
     return _NUMBER.sub(
         lambda found: "#" if found[0] == str(rank) or len(found[0]) > _LONG_NUMBER else found[0],
         _TIME.sub("", line[:300]),

@@ -1,4 +1,4 @@
-"""What speaks for a rank as the one to blame, or against it; the words follow "rank 2" in a message."""
+"""Signs that a rank is to blame, or is not; the words follow "rank 2" in a message."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Sign(StrEnum):
     ALONE_NO_STACK = "alone showed no stack"
     AT_A_PLACE_OF_ITS_OWN = "was at a line where no other was"
 
-    # Who speaks of whom.
+    # Which rank mentions which.
     NAMED = "is named by a rank that failed"
     ONLY_ONE_NAMED = "is the only one that the first failure names"
     NUMBER_SAID = "may be meant by a number in a failure"
@@ -47,7 +47,7 @@ class Sign(StrEnum):
     NAMES_ANOTHER = "names another rank"
     SAYS_A_NUMBER = "says a number that another rank has"
 
-    # What it printed.
+    # Its output.
     LINE_OF_ITS_OWN = "printed a line of a kind that no other did"
     ONLY_LINE_OF_ITS_OWN = "alone printed a line of a kind that no other did"
     ONLY_LINE_BUT_THE_FIRST = "alone, but for the first rank, printed a line of a kind that no other did"
@@ -61,7 +61,7 @@ class Sign(StrEnum):
     BEHIND = "was behind all the others"
     AHEAD = "was ahead of all the others"
 
-    # What the rules say.
+    # The result of the rules.
     RULES_CERTAIN = "is named by the rules for certain"
     RULES_LIKELY = "is likely by the rules"
     RULES_UNSURE = "is a guess of the rules"
@@ -70,7 +70,7 @@ class Sign(StrEnum):
     RULES_THOUGH_IT_RAISED_NOTHING = "is named by the rules, though it raised nothing of its own"
     RULES_FOR_THE_FIRST_RANK = "is named by the rules and the first rank"
 
-    # That no rank is to blame.
+    # No rank is to blame.
     NOBODY = "no rank is to blame"
     NOBODY_CERTAIN = "the rules name nobody and are certain"
     NOBODY_LIKELY = "the rules name nobody, which is likely"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from muster.diagnosis.table.rule import rule
 
 HAND_MADE_MEETING = "hand-made meeting"
-"""Of ranks that find each other by what a script brings along; a process that is alone has nobody to meet."""
+"""For ranks that find each other by the script's own means; a single process has no peers."""
 
 LOST_BY_LIBRARY = "collective"
-"""What a library of collectives complains of; by its words alone a peer is lost, or late."""
+"""Errors of a collectives library; its words alone mean that a peer is lost, or late."""
 LOST_PEER = "lost peer"
 TOLD = "told by others"
 

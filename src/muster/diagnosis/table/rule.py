@@ -15,12 +15,12 @@ class Rule:
 
     name: str
     code: str
-    """The verdict."""
+    """The code of the verdict."""
     pattern: re.Pattern[str]
     cases: tuple[str, ...]
-    """Recorded failures (tests/verdicts) that it is for, by the beginnings of their names."""
+    """Recorded failures (tests/verdicts) that it is for, by prefixes of their names."""
     next: str = ""
-    """What to do; `{name}` stands for what a group of the pattern found."""
+    """What to do; `{name}` stands for the group of that name in the pattern."""
     where: Where = "both"
     """In an exception's lines, in the last lines of a program that raised none, or in both."""
     victim: bool = False

@@ -50,24 +50,24 @@ class LocalEngine(NodeEngine):
     def poll(self, cluster: Cluster, nodes: Mapping[str, NodePaths]) -> Mapping[str, NodeState]:
         for node, child in list(self._children.items()):
             if child.poll() is not None:
-                # Another thread may have looked too.
+                # Another thread may have checked too.
                 self._children.pop(node, None)
         return {node: self._state(node, paths) for node, paths in nodes.items()}
 
     def release(self, cluster: Cluster, nodes: Sequence[str]) -> None:
-        """Nothing is left of a node whose agent is gone."""
+        """There is nothing to give back of a node whose agent is gone."""
 
     def close(self) -> None:
         leave_running(self._children.values())
         self._children.clear()
 
     def scales(self, cluster: Cluster) -> bool:
-        """Clusters of a user's own do; the one that is always there is the whole machine."""
+        """Clusters that a user created do; the built-in one is the whole machine."""
         return cluster.name != self.name
 
     @cached_property
     def gpus(self) -> tuple[str, ...]:
-        """Ids of this machine's GPUs, or those that CUDA_VISIBLE_DEVICES leaves."""
+        """Ids of this machine's GPUs, or those that CUDA_VISIBLE_DEVICES leaves visible."""
         chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
         if chosen is not None:
             return tuple(part.strip() for part in chosen.split(",") if part.strip() and part.strip() != "-1")

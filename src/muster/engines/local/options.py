@@ -1,4 +1,4 @@
-"""What a cluster on this machine can be configured with, checked at the door."""
+"""The settings of a cluster on this machine, checked when they come in."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class LocalOptions(Options):
 
     @property
     def has_own_share(self) -> bool:
-        """Whether each node has CPUs and GPUs of its own; otherwise all share the machine."""
+        """Whether each node has its own CPUs and GPUs; otherwise all share the machine."""
         return self.cpus is not None or self.gpus is not None
 
     def refuse_impossible(self, num_gpus: int) -> None:
-        """Refuse what this machine cannot give."""
+        """Refuse more than this machine has."""
         if self.most_nodes > LOCAL_MAX_NODES:
             raise errors.JobError(
                 f"max_nodes is {self.max_nodes}", f"On the local engine it is at most {LOCAL_MAX_NODES}."
@@ -44,7 +44,7 @@ class LocalOptions(Options):
             )
 
     def notices(self, num_cpus: int) -> Iterator[str]:
-        """What to say of settings that are fine, and mean less than they do elsewhere."""
+        """Notices about valid settings that mean less here than elsewhere."""
         yield from unknown_size_notice(self)
         if self.vm_size and not self.has_own_share:
             yield f"vm_size {self.vm_size} only sets the price on the local engine: its nodes share this machine"

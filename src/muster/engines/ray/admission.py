@@ -1,4 +1,4 @@
-"""Which gangs Ray hears of: a group that waits there makes its autoscaler bring machines. Pure."""
+"""Which gangs are requested from Ray: a waiting group makes its autoscaler add machines. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from muster.engines.base import GangRequest
 
 @dataclass
 class QueuedGang:
-    """An attempt that wants nodes."""
+    """An attempt that needs nodes."""
 
     request: GangRequest
     since: float
@@ -18,9 +18,9 @@ class QueuedGang:
     """Whether Ray has been asked for its nodes."""
     placed: bool = False
     started: bool = False
-    """The broker has said that its agents run."""
+    """The broker has reported that its agents run."""
     lost: bool = False
-    """Ray has no nodes of it any more, though it had: a head that was started anew."""
+    """Ray has lost its nodes: the head was restarted."""
 
     @property
     def num_nodes(self) -> int:

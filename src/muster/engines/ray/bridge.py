@@ -1,4 +1,4 @@
-"""`python -m muster.engines.ray.bridge ADDRESS`: the server's way to the broker, in a process of its own.
+"""`python -m muster.engines.ray.bridge ADDRESS`: the server's connection to the broker, in a separate process.
 
 Only here and in the broker is ray imported. Calls come in and messages go out as `messages` describes them; the first
 one says whether it is attached. The end of its input is its own end; the broker stays.
@@ -25,7 +25,7 @@ Broker = Callable[[str, Mapping[str, Json]], Json]
 
 
 def main() -> None:
-    # At once: it waits neither for calls under way, nor for what ray wants to say at its end.
+    # At once: without waiting for pending calls or for Ray's own shutdown.
     parent = Parent(ended=lambda: os._exit(0))
 
     def say(message: BridgeMessage) -> None:
@@ -39,7 +39,7 @@ def main() -> None:
         os._exit(1)
     say(BridgeMessage(attached=about))
     if about.muster != VERSION:
-        # Of use to nobody under this name; once the nodes have this Muster, the next one is of that.
+        # A broker of another version is useless; once the nodes have this Muster, the next one has it too.
         end_broker()
         os._exit(1)
     pool = ThreadPoolExecutor(_CALLS_AT_ONCE)
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def _attach(address: str) -> tuple[Broker, Callable[[], None]]:
-    """A way to call the broker, and one to end it."""
+    """A function to call the broker, and one to kill it."""
     import ray
 
     from muster.engines.ray import broker
@@ -82,12 +82,12 @@ def _serve(broker: Broker, asked: Call, say: Callable[[BridgeMessage], None]) ->
         lines = str(error).strip().splitlines()
         say(BridgeMessage(id=asked.id, error=": ".join([type(error).__name__, *lines[-1:]])))
         if not _still_attached(error):
-            # The cluster is gone, and this process with it; the server starts another.
+            # The cluster is gone, and so is this process; the server starts another.
             os._exit(1)
 
 
 def _still_attached(error: Exception) -> bool:
-    """Whether a call failed on the broker's side, or is only late; Ray tells of a lost head in many ways."""
+    """Whether a call failed in the broker, or is only late; Ray reports a lost head in many ways."""
     from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayTaskError
 
     return isinstance(error, (ActorUnavailableError, GetTimeoutError, RayTaskError))

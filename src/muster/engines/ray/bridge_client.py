@@ -1,4 +1,4 @@
-"""The server's end of the bridge: a child process that knows Ray, started when it is needed and again when it died."""
+"""The server's end of the bridge: a child process that imports Ray, started when needed and again when it died."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _KEPT = 20
 
 
 class Away(Exception):
-    """Ray does not answer now; it may have heard."""
+    """Ray does not answer now; the call may have arrived."""
 
 
 class Bridge:
@@ -46,15 +46,15 @@ class Bridge:
         self._not_before = 0.0
         self._wait_s = _FIRST_WAIT_S
         self._heard_at = 0.0
-        """When the bridge last said something."""
+        """When the bridge last sent something."""
         self._closed = False
         self.dashboard = ""
-        """Where Ray's own dashboard is."""
+        """The address of Ray's own dashboard."""
         self.trouble: errors.JobError | None = None
-        """Why the last try to attach failed."""
+        """Why the last attempt to attach failed."""
 
     def attach(self, timeout_s: float) -> About:
-        """What the cluster is; Away where that takes longer, JobError where it cannot be attached to."""
+        """The cluster's facts; Away while they are not available, JobError where it cannot be attached to."""
         deadline = time.monotonic() + _END_S
         while self._child is not None and self._has_failed() and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -65,7 +65,7 @@ class Bridge:
             raise Away(f"{self.options.address} has not answered for {timeout_s:g} s") from None
 
     def call(self, what: str, /, timeout_s: float, **arguments: Json) -> Json:
-        """The broker's answer; Away where it cannot be had in time."""
+        """The broker's answer; Away where none comes in time."""
         self._ensure()
         if not self._attached.done() or self._has_failed():
             raise Away(str(self.trouble.message) if self.trouble else "it is being attached to")
@@ -83,7 +83,7 @@ class Bridge:
         except FutureTimeout:
             silent_s = time.monotonic() - self._heard_at
             if child is not None and silent_s > _SILENT_S:
-                # Its head may be gone without a word; a new bridge finds whoever is there now.
+                # Its head may have vanished without notice; a new bridge finds the current one.
                 with suppress(ProcessLookupError):
                     os.kill(child.pid, signal.SIGKILL)
             raise Away(f"no answer for {max(timeout_s, silent_s):.0f} s") from None

@@ -1,7 +1,7 @@
-"""The broker: an actor inside the Ray cluster that owns placement groups and agents, whatever becomes of the server.
+"""The broker: an actor inside the Ray cluster that owns placement groups and agents, independent of the server.
 
 All that matters is in Ray's own tables under names of Muster's making, so a broker that was killed and restarted
-finds its groups again. Threads do the waiting: one for each gang that comes or goes, and one that looks around.
+finds its groups again. Threads do the waiting: one for each gang that comes or goes, and one that checks them all.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ class _Gang:
     state: GangState = "pending"
     reason: str = ""
     nodes: list[RayNode] = field(default_factory=list)
-    """Where each agent is, by node rank."""
+    """The location of each agent, by node rank."""
     unwanted: threading.Event = field(default_factory=threading.Event)
     asked_at: float = field(default_factory=time.monotonic)
     missed: int = 0
-    """How many looks in a row found no agent anywhere."""
+    """How many checks in a row found no agent anywhere."""
     unreached: dict[str, ServerContact] = field(default_factory=dict)
 
 
 class Broker:
-    """Methods are called by bridges of Muster servers; each can be called again without harm."""
+    """Methods are called by bridges of Muster servers; each is safe to call again."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -74,7 +74,7 @@ class Broker:
         return listed
 
     def allocate(self, name: str, wanted: Json) -> None:
-        """Ask for the nodes of a gang (a GangOrder)."""
+        """Request the nodes of a gang (a GangOrder)."""
         order = from_json(GangOrder, wanted)
         with self._lock:
             if name in self._gangs:
@@ -112,7 +112,7 @@ class Broker:
             gang.unwanted.set()
             threading.Thread(target=self._end, args=(gang,), daemon=True).start()
         elif (group := _find(name)) is not None:
-            # Asked for before this broker was restarted.
+            # Requested before this broker was restarted.
             remove_placement_group(group)
 
     def _forgotten(self, names: Sequence[str], owner: str) -> list[str]:
@@ -141,7 +141,7 @@ class Broker:
             self._watch_contact(gang)
 
     def _watch_contact(self, gang: _Gang) -> None:
-        """Until every agent has reached its server: keep what those met that have not."""
+        """Until every agent has reached its server: record the errors of those that have not."""
         for _ in range(_CONTACT_LOOKS):
             if gang.unwanted.wait(_CONTACT_LOOK_S):
                 return
@@ -165,10 +165,10 @@ class Broker:
     def _on_each(
         self, gang: _Gang, work: Any, arguments: Callable[[int], tuple[Any, ...]], num_gpus: float = 0
     ) -> list[Any]:
-        """Have something done on every node; a node that does not answer costs the others nothing."""
+        """Run a task on every node; a node that does not answer does not delay the others."""
         references = []
         for rank, node in enumerate(gang.nodes):
-            # Only a task in the bundle learns its GPUs; the worker of any other outlives the group, warm for the next.
+            # Only a task in the bundle learns its GPUs; any other's worker outlives the group, warm for the next.
             strategy = (
                 PlacementGroupSchedulingStrategy(gang.group, placement_group_bundle_index=rank)
                 if num_gpus
@@ -180,7 +180,7 @@ class Broker:
         return [_answer(reference) for reference in references]
 
     def _look_around(self) -> None:
-        """Give back groups whose agents have all left though nobody said so: their server is gone for good."""
+        """Give back groups whose agents have all left without an order: their server is gone for good."""
         while True:
             time.sleep(_LOOK_S)
             with self._lock:
@@ -194,7 +194,7 @@ class Broker:
 
 
 def _recovered(name: str) -> _Gang | None:
-    """What Ray's tables tell of a gang that was asked for before this broker was restarted."""
+    """A gang that was requested before this broker was restarted, from Ray's tables."""
     group = _find(name)
     if group is None:
         return None
@@ -243,7 +243,7 @@ def _dashboard() -> str:
 
         kept = _internal_kv_get(ray_constants.DASHBOARD_ADDRESS, namespace=ray_constants.KV_NAMESPACE_DASHBOARD)
     except Exception:
-        # Nothing public tells, and another version of Ray may keep it elsewhere.
+        # There is no public interface for this, and another version of Ray may keep it elsewhere.
         return ""
     return f"http://{kept.decode()}" if kept else ""
 

@@ -26,7 +26,7 @@ class RayNode:
     draining: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
     resources: Mapping[str, float] = field(default_factory=dict)
-    """Custom ones."""
+    """Custom resources."""
 
 
 def read_nodes(rows: Iterable[Mapping[str, Json]], draining: Iterable[str] = ()) -> list[RayNode]:
@@ -57,7 +57,7 @@ def read_nodes(rows: Iterable[Mapping[str, Json]], draining: Iterable[str] = ())
 
 
 def node_names(rows: Sequence[Mapping[str, Json]]) -> dict[str, str]:
-    """A name for each node that no other has: the one that it was started with, its host's, or its address."""
+    """A unique name for each node: the one that it was started with, its host's, or its address."""
     hosts = Counter(str(row.get("NodeManagerHostname", "")) for row in rows)
     addresses = Counter(str(row["NodeManagerAddress"]) for row in rows)
     found: dict[str, str] = {}
@@ -80,7 +80,7 @@ def fits(node: RayNode, labels: Mapping[str, str], bundle: Mapping[str, float]) 
 
 
 def _custom(resources: Json) -> dict[str, float]:
-    """What is neither of Ray's own kinds nor a node's or an accelerator's name."""
+    """Custom resources: neither Ray's own kinds nor the name of a node or an accelerator."""
     if not isinstance(resources, Mapping):
         return {}
     amounts = {str(name): float(value) for name, value in resources.items() if isinstance(value, int | float)}

@@ -1,4 +1,4 @@
-"""Ray behind the six methods: gangs are handed to a broker inside the Ray cluster, which is asked about all of them."""
+"""The engine's methods on Ray: gangs go to a broker inside the Ray cluster, which is asked about all of them."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ _WAS_HERE = "Ray has lost it, and it may come back"
 
 @dataclass(frozen=True)
 class _Known:
-    """What the offers of a cluster were made of."""
+    """The inputs from which a cluster's offers were made."""
 
     nodes: tuple[RayNode, ...]
     options: RayOptions
     gone: tuple[RayNode, ...]
-    """Those that it had a while ago."""
+    """Those that it had recently."""
     trouble: bool
     busy: frozenset[str]
 
@@ -64,11 +64,11 @@ class _Site:
     lock: threading.RLock = field(default_factory=threading.RLock)
     gangs: dict[str, QueuedGang] = field(default_factory=dict)
     reports: dict[str, GangReport] = field(default_factory=dict)
-    """What the broker said last of each allocation."""
+    """The broker's latest report on each allocation."""
     to_release: set[str] = field(default_factory=set)
     nodes: list[RayNode] = field(default_factory=list)
     seen: dict[str, tuple[float, RayNode]] = field(default_factory=dict)
-    """Every node of late, and when Ray last had it."""
+    """Every recent node, and when Ray last had it."""
     nodes_at: float = float("-inf")
     nodes_known: bool = False
     asking: threading.Thread | None = None
@@ -112,7 +112,7 @@ class RayEngine(QueueEngine):
         return said
 
     def nodes(self, cluster: Cluster) -> Sequence[NodeOffer]:
-        """The machines that Ray has, and those that its autoscaler may still bring."""
+        """The machines that Ray has, and those that its autoscaler may still add."""
         site = self._site(cluster)
         self._refresh(site)
         with site.lock:
@@ -175,7 +175,7 @@ class RayEngine(QueueEngine):
             report, asked = site.reports.get(allocation.id), allocation.id in site.gangs
         name = f"{GROUP_PREFIX}{allocation.id}"
         if report is None:
-            # Short ones are over before Ray is asked about them.
+            # Short ones end before Ray is asked about them.
             return QueueJob(name, link=site.bridge.dashboard) if asked else None
         return QueueJob(
             name, state=report.state, reason=report.reason, nodes=", ".join(report.hosts), link=site.bridge.dashboard
@@ -213,7 +213,7 @@ class RayEngine(QueueEngine):
             return site
 
     def _attach(self, site: _Site) -> None:
-        """Tries again until the deadline where the reason may pass: a head that is busy fails in many ways."""
+        """Tries again until the deadline where the reason may pass: a busy head fails in many ways."""
         until = time.monotonic() + _ATTACH_S
         last: explanations.NotNow | None = None
         while True:
@@ -237,7 +237,7 @@ class RayEngine(QueueEngine):
             site.bridge.close()
 
     def _ask_for_next(self, site: _Site) -> None:
-        """Tell the broker of gangs whose turn it is."""
+        """Send gangs whose turn it is to the broker."""
         with site.lock:
             most = max(len(site.offers[1]), site.options.max_nodes or 0)
             chosen = next_gangs(site.gangs.values(), most)
@@ -254,7 +254,7 @@ class RayEngine(QueueEngine):
                 log.debug("%s was not asked for yet: %s", gang.request.id, error)
 
     def _ask_about(self, site: _Site, items: Sequence[Allocation]) -> str:
-        """Have the broker say what it knows; returns why it does not."""
+        """Get the broker's reports; returns why it does not answer."""
         self._give_back(site)
         try:
             names = [item.id for item in items]
@@ -284,7 +284,7 @@ class RayEngine(QueueEngine):
                 site.to_release.discard(name)
 
     def _refresh(self, site: _Site, fresh_s: float = _FRESH_S) -> None:
-        """Have the nodes listed anew in the background, where what is known is old."""
+        """Refresh the list of nodes in the background where it is old."""
         with site.lock:
             if site.asking or time.monotonic() - site.nodes_at < fresh_s:
                 return
@@ -315,7 +315,7 @@ class RayEngine(QueueEngine):
             site.nodes_known = True
             site.nodes_at = now
 
-    # What becomes of an allocation
+    # The state of an allocation
 
     def _state(self, site: _Site, allocation: Allocation, trouble: str) -> AllocationState:
         with site.lock:
@@ -324,7 +324,7 @@ class RayEngine(QueueEngine):
         if trouble:
             life: NodeLife = "up" if report is not None and report.state in ("up", "lost") else "starting"
             if report is None and gang is None:
-                # Neither this server nor, so far, anybody else knows of it: its agents have the word.
+                # Neither this server nor, so far, the broker knows it: its agents decide.
                 life = "up" if site.answered_at == float("-inf") else "gone"
             return _all(allocation, life, f"Ray does not answer: {trouble}")
         if report is not None:
@@ -332,7 +332,7 @@ class RayEngine(QueueEngine):
         if gang is None or gang.placed:
             why = "Ray no longer has its nodes: its head was restarted"
             return _all(allocation, "gone", why, Ending("node_lost", why) if gang is not None else None)
-        # Asked for in vain, or not its turn yet.
+        # The request was lost, or its turn has not come.
         gang.asked = False
         ahead = sum(item.num_nodes for item in site.gangs.values() if item.asked)
         return _all(allocation, "starting", f"waits for {num_nodes} nodes; gangs before it hold or want {ahead}")
@@ -353,7 +353,7 @@ def _note(gang: QueuedGang, report: GangReport) -> GangReport:
 
 
 def _state_of(allocation: Allocation, report: GangReport) -> AllocationState:
-    """What the broker's report means for the run."""
+    """The run's state according to the broker's report."""
     if report.lost:
         lost = tuple(report.hosts[rank] for rank in report.lost)
         why = f"Ray lost the node {', '.join(lost)}"
@@ -375,7 +375,7 @@ _all = AllocationState.of_all
 
 
 def _gang_order(request: GangRequest, chosen: RayOptions, nodes: Sequence[RayNode]) -> GangOrder:
-    """What the broker needs of a gang: bundles, labels, configurations."""
+    """The broker's order for a gang: bundles, labels, configurations."""
     gang = request.gang
     bundle = bundle_for(gang.ranks_per_node, gang.gpus_per_node, chosen, nodes) | chosen.resources
     if gang.gpu_share < 1:
@@ -404,12 +404,12 @@ def _gang_order(request: GangRequest, chosen: RayOptions, nodes: Sequence[RayNod
 
 
 def _owner(allocation: Allocation) -> str:
-    """A cluster of a workspace: several may use one Ray cluster."""
+    """A unique name for a workspace's cluster: several may use one Ray cluster."""
     return f"{allocation.id.partition('-')[0]}/{allocation.cluster.name}"
 
 
 def bundle_for(ranks: int, gpus: int | None, common: Options, nodes: Sequence[RayNode]) -> dict[str, float]:
-    """What one node of a gang takes of its machine: a CPU for each rank as far as there are, and its GPUs."""
+    """One node's share of its machine: a CPU for each rank as far as there are enough, and its GPUs."""
     cpus_of_node = min((node.cpus for node in nodes if node.cpus), default=0) or common.cpus_of_node
     cpus = common.cpus or (min(ranks, cpus_of_node) if cpus_of_node else ranks)
     if gpus is None:

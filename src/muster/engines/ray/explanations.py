@@ -1,4 +1,4 @@
-"""What Ray says, in plain words: why it cannot be attached to, and why a gang waits. Pure."""
+"""Ray's messages in plain words: why it cannot be attached to, and why a gang waits. Pure."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def other_muster(there: str, here: str) -> errors.JobError:
 
 
 def why_it_waits(report: GangReport, num_nodes: int) -> str:
-    """Why a gang that Ray was asked for has no nodes yet."""
+    """Why a gang that was requested from Ray has no nodes yet."""
     if report.state == "starting":
         return f"its agents start on {', '.join(report.hosts)}"
     return (

@@ -1,8 +1,8 @@
-"""Keeps an agent on a node of a Ray cluster as long as Ray has the node. Standard library only.
+"""Keeps an agent on a node of a Ray cluster while the node belongs to Ray. Standard library only.
 
 The agent ends with the raylet, whoever killed it, and when neither Ray's head nor Muster's server can be reached any
 more: Ray gives such a node away while its processes run on. Keepers then end the ranks, and a second agent delivers
-what lies in the folder as soon as the server can be reached.
+what is left in the folder as soon as the server can be reached.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _PROBE_S = 3.0
 def main() -> None:
     """`python -m muster.engines.ray.leash FOLDER`: start the agent of a node's folder, and go into the background."""
     root = Path(sys.argv[1])
-    # Ray ends the children of its workers; whoever is adopted by init stays.
+    # Ray kills the children of its workers; a process adopted by init survives.
     child = os.fork()
     if child:
-        # Whoever waits for this process finds the one that stays.
+        # A caller that waits for this process should find the one that stays.
         (root / PID).write_text(str(child))
         os._exit(0)
     os.setsid()
@@ -46,12 +46,12 @@ def main() -> None:
 
 @dataclass(frozen=True)
 class LeashSettings:
-    """What ends an agent."""
+    """The conditions that end an agent."""
 
     raylet: int
-    """The process of Ray's daemon."""
+    """Ray's daemon on this node."""
     addresses: tuple[str, ...]
-    """One of them must be reachable."""
+    """At least one of them must be reachable."""
     cut_off_s: float
 
 
@@ -61,7 +61,7 @@ def read_settings(root: Path) -> LeashSettings:
 
 @dataclass
 class Contact:
-    """How long nobody of those who matter could be reached."""
+    """How long none of the needed addresses could be reached."""
 
     patience_s: float
     last: float = field(default_factory=time.monotonic)
@@ -73,7 +73,7 @@ class Contact:
 
 
 class Leash:
-    """One agent, and what ends it."""
+    """One agent, and the conditions that end it."""
 
     def __init__(self, root: Path, settings: LeashSettings) -> None:
         self._paths = NodePaths(root)
@@ -91,7 +91,7 @@ class Leash:
             agent.kill()
         agent.wait()
         if has_undelivered(self._paths):
-            # Like any agent that comes after one that was killed: it delivers, and then has nothing to do.
+            # Like any agent that follows a killed one: it delivers, and then has nothing to do.
             start_agent(self._paths).wait()
         if not has_undelivered(self._paths):
             shutil.rmtree(self._paths.root, ignore_errors=True)
@@ -131,7 +131,7 @@ class Leash:
 
 
 def reachable(address: str, timeout_s: float = 2.0) -> bool:
-    """Whether somebody listens at `HOST:PORT` or a URL."""
+    """Whether something listens at `HOST:PORT` or a URL."""
     parts = urlsplit(address if "//" in address else f"//{address}")
     try:
         socket.create_connection((parts.hostname or "", parts.port or 443), timeout_s).close()
@@ -141,7 +141,7 @@ def reachable(address: str, timeout_s: float = 2.0) -> bool:
 
 
 def leash_lives(root: Path) -> bool:
-    """Whether somebody looks after a node's folder."""
+    """Whether a process looks after a node's folder."""
     try:
         pid = int((root / PID).read_text())
         command = Path(f"/proc/{pid}/cmdline").read_bytes()
@@ -151,7 +151,7 @@ def leash_lives(root: Path) -> bool:
 
 
 def start(root: Path, settings: LeashSettings, environment: Mapping[str, str]) -> None:
-    """Have the agent of a node's folder started and kept; returns at once."""
+    """Start a process that starts and keeps the agent of a node's folder; returns at once."""
     write_json(root / FILE, to_json(settings), mode=PRIVATE)
     command = [sys.executable, "-m", "muster.engines.ray.leash", str(root)]
     subprocess.run(command, env=environment, cwd="/", start_new_session=True, check=True)

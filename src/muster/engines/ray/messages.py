@@ -1,6 +1,6 @@
-"""What the engine, its bridge, the broker and the nodes of a Ray cluster say to each other. Standard library only.
+"""What the engine, its bridge, the broker and the nodes of a Ray cluster send each other. Standard library only.
 
-Between processes it travels as JSON: a node with another Muster must understand enough to say so.
+It is sent as JSON: a node with another version of Muster must understand enough to report that.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Call:
 
 
 GROUP_PREFIX = "muster:"
-"""Of the names of placement groups."""
+"""The prefix of the names of placement groups."""
 
 
 @wire
@@ -35,12 +35,12 @@ class About:
     ray: str
     python: str
     dashboard: str = field(default="", metadata=OMIT)
-    """Where Ray's own dashboard is, as its head knows it; empty: there is none."""
+    """The address of Ray's own dashboard, according to its head; empty: there is none."""
 
 
 @wire
 class BridgeMessage:
-    """What the bridge says: first whether it is attached, then answers."""
+    """Messages of the bridge: first whether it is attached, then answers."""
 
     attached: About | None = field(default=None, metadata=OMIT)
     failed: str | None = field(default=None, metadata=OMIT)
@@ -53,17 +53,17 @@ class BridgeMessage:
 
 @wire
 class Site:
-    """What the nodes of a gang need to know in addition to its agents' configurations."""
+    """Facts for the nodes of a gang in addition to its agents' configurations."""
 
     owner: str = ""
-    """A cluster of a workspace; empty: asked for before the broker was restarted."""
+    """A cluster of a workspace; empty: requested before the broker was restarted."""
     folder: str = ""
     cut_off_s: float = 0.0
 
 
 @wire
 class GangOrder:
-    """A gang that the broker is asked for."""
+    """A gang that is requested from the broker."""
 
     bundles: tuple[Mapping[str, float], ...]
     selectors: tuple[Mapping[str, str], ...]
@@ -80,7 +80,7 @@ class AgentOrder:
     host: str
     """The node's name in the Ray cluster."""
     head: str
-    """Where Ray's head listens."""
+    """The address of Ray's head."""
 
 
 GangState = Literal["pending", "starting", "up", "failed", "lost"]
@@ -88,7 +88,7 @@ GangState = Literal["pending", "starting", "up", "failed", "lost"]
 
 @wire
 class GangReport:
-    """What has become of a gang, as the broker sees it."""
+    """The state of a gang, as the broker sees it."""
 
     state: GangState
     reason: str
@@ -96,10 +96,10 @@ class GangReport:
     lost: tuple[int, ...]
     """Ranks of nodes that Ray no longer has."""
     draining: tuple[int, ...]
-    """Ranks of nodes that Ray takes back."""
+    """Ranks of nodes that Ray is reclaiming."""
     living: int
     """Nodes in the cluster."""
     unreached: Mapping[str, ServerContact] = field(default_factory=dict, metadata=OMIT)
-    """What agents met that live and cannot reach the server, by node."""
+    """Errors of agents that are alive and cannot reach the server, by node."""
     recovered: bool = field(default=False, metadata=OMIT)
-    """Its group was asked for before the broker was restarted, which knows nothing of its agents."""
+    """Its group was requested before the broker was restarted, which knows nothing of its agents."""

@@ -28,7 +28,7 @@ _LOOK_S = 0.02
 
 
 def start_agent(version: str, asked: Json, gpus: Sequence[str]) -> str:
-    """Start the agent of a node, unless it lives; returns why it did not stay, empty where it did."""
+    """Start the agent of a node, unless it is alive; returns why it did not stay, empty where it did."""
     if version != VERSION:
         return f"it has Muster {VERSION}, the server {version}: install muster-ml=={version} there"
     order = from_json(AgentOrder, asked)
@@ -57,14 +57,14 @@ def agent_is_there(node: str, site: Json) -> bool:
 
 
 def contact(node: str, site: Json) -> Json:
-    """Whether the agent of a node has reached the server (a ServerContact); None where it has not said."""
+    """The contact of a node's agent with the server (a ServerContact); None where it has not recorded any."""
     said = contact_of(NodePaths(_folder(from_json(Site, site)) / node))
     found: Json = to_json(said) if said is not None else None
     return found
 
 
 def end_agent(node: str, site: Json, patience_s: float = _LEAVE_S) -> None:
-    """Wait for an agent that leaves by itself; one that stays is asked to go."""
+    """Wait for an agent to leave by itself; one that stays is asked to go."""
     root = _folder(from_json(Site, site)) / node
     deadline = time.monotonic() + patience_s
     while leash.leash_lives(root) and time.monotonic() < deadline:
@@ -79,7 +79,7 @@ def _somebody_there(root: Path) -> bool:
 
 
 def _collect(mine: Path, environment: Mapping[str, str]) -> None:
-    """Have delivered what earlier agents of this machine left because their server was away for too long."""
+    """Deliver what earlier agents of this machine left because their server was away for too long."""
     for root in mine.parent.iterdir():
         left = root != mine and (root / leash.FILE).exists() and has_undelivered(NodePaths(root))
         if left and not _somebody_there(root):
@@ -91,7 +91,7 @@ def _folder(site: Site) -> Path:
 
 
 def _environment() -> dict[str, str]:
-    """What this node's Ray was started with; Ray gives its workers more, which ranks would misread."""
+    """The environment with which this node's Ray was started; Ray gives its workers more, which ranks would misread."""
     try:
         raw = Path(f"/proc/{os.getppid()}/environ").read_bytes().decode(errors="surrogateescape")
         found = dict(item.split("=", 1) for item in raw.split("\0") if "=" in item)

@@ -1,4 +1,4 @@
-"""What a cluster on Ray can be configured with, checked at the door."""
+"""The settings of a cluster on Ray, checked when they come in."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class RayOptions(Options):
     address: str
     """`ray://HEAD:10001`, or `HEAD:6379` where the server runs on a node of the cluster."""
     python: str | None = None
-    """The Python with ray and Muster that talks to the cluster; absent: the server's own."""
+    """The Python with ray and Muster that connects to the cluster; absent: the server's own."""
     token_file: File | None = None
     tls_ca: File | None = None
     tls_cert: File | None = None
@@ -49,16 +49,16 @@ class RayOptions(Options):
     """The server's name or address as the nodes see it."""
     server_port: Annotated[int, Field(ge=1, le=65535)] | None = None
     node_folder: str = "~/.muster/ray"
-    """Where agents keep what is under way on their nodes."""
+    """The folder for the agents' work on their nodes."""
     cut_off_seconds: Annotated[float, Field(ge=5)] = RAY_CUT_OFF_S
     """A node that reaches neither Ray's head nor the server for that long stops its part of a gang."""
     stale_seconds: Annotated[float, Field(ge=10)] = RAY_STALE_S
-    """A gang that hears nothing from the server for that long stops, though Ray's head can be reached."""
+    """A gang that hears nothing from the server for that long stops, even if Ray's head can be reached."""
     linger_seconds: Annotated[float, Field(ge=0)] = RAY_LINGER_S
-    """How long nodes are kept for a server that is away once nothing runs on them."""
+    """How long idle nodes are kept while the server is away."""
 
     connection: str | None = None
-    """Without effect: agents on Ray's nodes always use TLS."""
+    """No effect: agents on Ray's nodes always use TLS."""
 
     @field_validator("resources", mode="after")
     @classmethod
@@ -77,7 +77,7 @@ class RayOptions(Options):
         return super().parse(options)
 
     def environment(self) -> dict[str, str]:
-        """The environment of a process that talks to the cluster."""
+        """The environment of a process that connects to the cluster."""
         found = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_CLIENT_RECONNECT_GRACE_PERIOD": "5"}
         if self.token_file:
             found |= token_environment(self.token_file)

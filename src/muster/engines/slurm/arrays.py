@@ -1,4 +1,4 @@
-"""Many gangs that ask for the same as one job array: which go together, what it is called, whose each task is."""
+"""Many gangs with equal requests as one job array: its members, its name, and the attempt of each task."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from muster.engines.slurm.parsing import Job
 from muster.host.files import write_file
 
 MOST_TASKS = 1000
-"""Of one array: what Slurm takes unless a site says otherwise (MaxArraySize)."""
+"""The maximum tasks of one array: Slurm's default (MaxArraySize)."""
 _NAME = re.compile(r"((.+)\.(\d+)\+\d+-[0-9a-f]{8})@muster-([^-@]+)")
 
 
 @dataclass(frozen=True)
 class JobArray:
-    """Attempts of one number of several runs, in the order of their tasks."""
+    """Attempts with the same number of several runs, in the order of their tasks."""
 
     runs: tuple[str, ...]
     attempt: int
@@ -39,22 +39,22 @@ class JobArray:
 
     @property
     def stem(self) -> str:
-        """The first run, how many more, and which: what is submitted anew for others has another name."""
+        """The first run, how many more, and a digest of them: an array resubmitted for others has another name."""
         digest = hashlib.sha256("\n".join(self.runs).encode()).hexdigest()[:8]
         return f"{self.runs[0]}.{self.attempt}+{len(self.runs) - 1}-{digest}"
 
     @property
     def name(self) -> str:
-        """In Slurm's queue."""
+        """Its name in Slurm's queue."""
         return f"{self.stem}@muster-{self.workspace}"
 
     @property
     def list_file(self) -> Path:
-        """Whose each task is, a run in each line: tasks read it, and so does the next server."""
+        """The attempts of the tasks, one run per line: tasks read it, and so does the next server."""
         return self.folder / f"{self.stem}.runs"
 
     def tasks(self, numbers: Iterable[int]) -> str:
-        """As `sbatch --array` takes it."""
+        """The value of `sbatch --array`."""
         return ranges(numbers) + (f"%{self.limit}" if self.limit else "")
 
     def write(self) -> None:
@@ -71,7 +71,7 @@ class Task:
 
 
 def alike(requests: Sequence[GangRequest], kind: Callable[[GangRequest], Hashable]) -> list[list[GangRequest]]:
-    """Requests of one kind together, as many as an array takes."""
+    """Groups of equal requests, as many as an array takes."""
     kinds: dict[Hashable, list[GangRequest]] = {}
     for request in requests:
         kinds.setdefault(kind(request), []).append(request)
@@ -79,18 +79,18 @@ def alike(requests: Sequence[GangRequest], kind: Callable[[GangRequest], Hashabl
 
 
 class Lists:
-    """Whose the tasks of arrays are, read once."""
+    """The attempts of arrays' tasks, each list read once."""
 
     def __init__(self) -> None:
         self.folder: Path | None = None
-        """Where the lists lie, once somebody knows."""
+        """The folder of the lists, once it is known."""
         self._runs: dict[Path, list[str]] = {}
         self._gone: dict[str, Job] = {}
         """Tasks that were cancelled while they waited."""
 
     def with_cancelled(self, before: Iterable[Job], now: Sequence[Job]) -> list[Job]:
-        """What Slurm lists, and tasks that waited when it was asked `before`: of those that are cancelled while they
-        wait, it keeps no record."""
+        """Slurm's jobs, and cancelled ones that waited in the list `before`: Slurm keeps no record of
+        tasks that are cancelled while they wait."""
         listed = {job.id for job in now}
         gone = {job.id: job for job in before if "_" in job.id and job.waits and job.id not in listed}
         self._gone |= {task: replace(job, state="CANCELLED", reason="") for task, job in gone.items()}
@@ -102,14 +102,14 @@ class Lists:
         self._gone.pop(task, None)
 
     def named(self, job: Job) -> Job:
-        """A task of an array as if it had a job of its own, with the name of its attempt; others as they are."""
+        """A task of an array as if it were a job of its own, with the name of its attempt; others unchanged."""
         match = _NAME.fullmatch(job.name)
         number = job.id.partition("_")[2]
         if match is None or not number.isdigit() or self.folder is None:
             return job
         runs = self._read(self.folder / f"{match[1]}.runs")
         if int(number) >= len(runs):
-            # Of another workspace, or what was removed by hand.
+            # Of another workspace, or removed by hand.
             return job
         return replace(job, name=job_name(f"{match[4]}-{runs[int(number)]}.{match[3]}"))
 

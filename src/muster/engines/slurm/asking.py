@@ -1,4 +1,4 @@
-"""Questions to Slurm's controller, asked in the background: one that is slow holds up nobody."""
+"""Queries to Slurm's controller, run in the background: a slow one delays nobody."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _ANSWER_S = 1.0
 
 
 class Asker:
-    """Has a question asked in a thread of its own, not more often than one wants, and waits for it a moment."""
+    """Runs a query in a separate thread, at a limited rate, and waits for it briefly."""
 
     def __init__(self, ask: Callable[[], None], name: str, clock: Callable[[], float]) -> None:
         """`ask` must not raise."""

@@ -1,4 +1,4 @@
-"""Slurm's commands, each with a deadline; a controller that is busy is asked again."""
+"""Slurm's commands, each with a deadline; a busy controller is retried."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _BUSY = (
     "Unable to establish",
 )
 _NOT_THE_CONTROLLER = ("sacct", "sacctmgr")
-"""They ask the accounting, which may be away alone."""
+"""They query the accounting database, which may be down on its own."""
 _LATER = (
     "MaxSubmitJob",
     "job submit limit",
@@ -61,19 +61,19 @@ _LATER = (
 
 
 class Busy(Exception):
-    """The controller does not answer now; it may have heard."""
+    """The controller does not answer now; the call may have arrived."""
 
 
 class Later(Exception):
-    """The site takes no further job of this user now."""
+    """The site accepts no more jobs of this user now."""
 
 
 class Refused(Exception):
-    """Slurm will never do this."""
+    """Slurm will never accept this."""
 
 
 class Commands:
-    """What this machine has of Slurm; safe to use from several threads."""
+    """The commands of this machine's Slurm; safe to use from several threads."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Commands:
         wait: Callable[[float], object] = time.sleep,
         ssh: str | None = None,
     ) -> None:
-        """`ssh`: the login node on which they are run, as the user's own configuration of ssh knows it."""
+        """`ssh`: the login node on which they run, by its name in the user's own ssh configuration."""
         self._run = run or (over_ssh(ssh) if ssh else run_command)
         self._ssh = ssh
         self._user = ""
@@ -89,7 +89,7 @@ class Commands:
         self._lock = threading.Lock()
         self._version: tuple[int, int] | None = None
         self.trouble = ""
-        """What the last call to the controller met, where it did not answer."""
+        """The error of the last call to the controller, where it did not answer."""
         self.answered_at = float("-inf")
         """When a call to the controller last ended, by the monotonic clock."""
 
@@ -101,9 +101,9 @@ class Commands:
             return self._version
 
     def submit(self, script: str, tasks: str = "") -> str:
-        """Hand a script over, of an array these tasks; returns the job's id.
+        """Submit a script, of an array these tasks; returns the job's id.
 
-        Asked once: who is not sure looks before asking again.
+        Tried once: a caller in doubt looks before it retries.
         """
         printed = self.call("sbatch", "--parsable", *([f"--array={tasks}"] if tasks else []), stdin=script, tries=1)
         return printed.strip().splitlines()[-1].split(";")[0]
@@ -113,7 +113,7 @@ class Commands:
         self.call("sbatch", "--test-only", stdin=script, tries=1)
 
     def accounts(self) -> list[str] | None:
-        """The accounts that this user may charge; None where the site keeps none, or does not tell."""
+        """The accounts that this user may charge; None where the site has none, or does not say."""
         who = self._ask_user("-un") if self._ssh else getpass.getuser()
         code, printed, _ = self._run(
             ("sacctmgr", "--noheader", "--parsable2", "show", "assoc", f"user={who}", "format=account"),
@@ -123,15 +123,15 @@ class Commands:
         return sorted(set(printed.split())) if code == 0 else None
 
     def _ask_user(self, which: str) -> str:
-        """Who one is on the login node."""
+        """The user's name on the login node."""
         return self.call("id", which).strip()
 
     def keep_off(self, job: str, nodes: str) -> None:
-        """Change the nodes that a waiting job keeps off."""
+        """Change the nodes that a waiting job avoids."""
         self.call("scontrol", "update", f"JobId={job}", f"ExcNodeList={nodes}", tries=1)
 
     def let_go(self, job: str) -> None:
-        """Have a job that is held go on."""
+        """Release a held job."""
         self.call("scontrol", "release", job, tries=1)
 
     def tasks(self, name: str) -> list[Job]:
@@ -144,11 +144,11 @@ class Commands:
         return ["--user", self._user, "--states=all"]
 
     def jobs(self) -> list[Job]:
-        """Every job of this user that Slurm remembers, with one call; who asks asks again soon."""
+        """Every job of this user that Slurm remembers, with one call; callers repeat it soon."""
         return self._listed()
 
     def _listed(self, *which: str) -> list[Job]:
-        """As text, which lists each task of an array also while it waits; `--json` puts those together."""
+        """As text, which also lists each waiting task of an array; `--json` combines those."""
         words = ("squeue", "--noheader", *self._whose(), *which, "--array", "-O", SQUEUE_FORMAT)
         return squeue_text(self.call(*words, tries=1))
 
@@ -160,18 +160,18 @@ class Commands:
         return sorted({name.rstrip("*") for name in self.call("sinfo", "--noheader", "-o", "%P").split()})
 
     def pmix_plugins(self) -> list[str]:
-        """The names by which `srun --mpi` knows PMIx here."""
+        """The PMIx plugins of `srun --mpi` here."""
         _, printed, said = self._run(("srun", "--mpi=list"), None, _DEADLINE_S)
         return sorted(set(re.findall(r"\bpmix(?:_v\d+)?\b", f"{printed}\n{said}")))
 
     def has_pyxis(self) -> bool:
-        """Whether `srun` starts containers."""
+        """Whether `srun` supports containers."""
         _, printed, _ = self._run(("srun", "--help"), None, _DEADLINE_S)
         return "--container-image" in printed
 
     def finished(self, name: str, job: str) -> Job | None:
-        """What the accounting knows of a job that is no longer in the queue; None where there is none."""
-        # The tasks of an array have one name; other jobs may have come back under another number.
+        """The accounting record of a job that is no longer in the queue; None where there is none."""
+        # The tasks of an array share one name; other jobs may have been requeued under another number.
         task = job if "_" in job else ""
         try:
             options = ["--noheader", "--parsable2", "--allocations", "--starttime=now-30days"]
@@ -181,19 +181,19 @@ class Commands:
             return None
 
     def usage(self, jobs: Sequence[str]) -> dict[str, JobUsage]:
-        """What jobs used that are over, as far as the accounting has it; Refused where the site keeps none."""
+        """Usage of ended jobs, as far as accounting has it; Refused where the site has no accounting."""
         options = ["--noheader", "--parsable2", f"--jobs={','.join(jobs)}", f"--format={USAGE_FORMAT}"]
         return usage_text(self.call("sacct", *options, tries=1))
 
     def listed(self, *command: str) -> list[str]:
-        """The first words of the lines that a command prints; none where it fails."""
+        """The first words of a command's output lines; none where it fails."""
         code, printed, _ = self._run(command, None, _DEADLINE_S)
         return sorted(
             {line.split("|")[0].split()[0] for line in printed.splitlines() if line.strip()} if code == 0 else ()
         )
 
     def cancel(self, job: str) -> None:
-        """End a job; one that is over already is as wanted."""
+        """Cancel a job; one that has ended already counts as cancelled."""
         try:
             self.call("scancel", job)
         except Refused as error:
@@ -201,7 +201,7 @@ class Commands:
                 raise
 
     def call(self, *command: str, stdin: str | None = None, tries: int = _TRIES) -> str:
-        """What a command prints; Busy, Later or Refused where it fails."""
+        """The output of a command; Busy, Later or Refused where it fails."""
         for number in range(tries - 1):
             try:
                 return self._once(command, stdin)
@@ -230,10 +230,10 @@ class Commands:
 
 
 def over_ssh(host: str) -> Callable[[Sequence[str], str | None, float], tuple[int, str, str]]:
-    """Runs commands on a login node; a connection that cannot be had counts as a busy controller."""
+    """Runs commands on a login node; a failed connection counts as a busy controller."""
 
     def run(command: Sequence[str], stdin: str | None, deadline_s: float) -> tuple[int, str, str]:
-        # Nobody is there to type a password; how to connect is for the user's own configuration to say.
+        # Nobody is there to type a password; the user's own ssh configuration says how to connect.
         ssh = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", host, "--", shlex.join(command))
         code, printed, said = run_command(ssh, stdin, deadline_s, _KEPT_BY_SSH)
         if code == _SSH_FAILED:
@@ -247,7 +247,7 @@ def run_command(
     command: Sequence[str], stdin: str | None, deadline_s: float, kept: Sequence[str] = _KEPT
 ) -> tuple[int, str, str]:
     """Exit code, output and errors of a command; one that takes too long counts as a busy controller."""
-    # Jobs inherit what sbatch has: no token, secret or setting of whoever started the server goes along.
+    # Jobs inherit sbatch's environment: no token, secret or setting of the server's account is passed on.
     env = {name: os.environ[name] for name in kept if name in os.environ}
     try:
         done = subprocess.run(
@@ -261,7 +261,7 @@ def run_command(
 
 
 def require_installed() -> None:
-    """Refuse to go on where Slurm's commands are not."""
+    """Refuse to go on where Slurm's commands are missing."""
     missing = [name for name in ("sbatch", "squeue", "sinfo", "scancel") if shutil.which(name) is None]
     if missing:
         raise errors.JobError(

@@ -13,12 +13,12 @@ _PASSED = (
     "MUSTER_NODES", "MUSTER_PYTHON", "MUSTER_AGENT_MPI", "MUSTER_AGENT_HOST", "SLURMD_NODENAME", "SLURM_PROCID",
     "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT", "CUDA_VISIBLE_DEVICES", "HOME", "USER", "LOGNAME",
 )  # fmt: skip
-"""What enroot would not hand on by itself."""
+"""Variables that enroot would not pass on by itself."""
 
 
 @dataclass(frozen=True)
 class Container:
-    """What the agents of a cluster run in."""
+    """The container in which a cluster's agents run."""
 
     image: str
     runtime: Runtime
@@ -28,7 +28,7 @@ class Container:
 
     @property
     def step_options(self) -> list[str]:
-        """What `srun` is given."""
+        """Options for `srun`."""
         if self.runtime != "pyxis":
             return []
         return [
@@ -39,7 +39,7 @@ class Container:
 
     @property
     def prefix(self) -> list[str]:
-        """What stands before the command on each node."""
+        """The command prefix on each node."""
         if self.runtime == "pyxis":
             return []
         return [shlex.quote(word) for word in (self._apptainer() if self.runtime == "apptainer" else self._enroot())]

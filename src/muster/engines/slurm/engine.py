@@ -1,4 +1,4 @@
-"""Slurm behind the six methods: gangs are handed to its queue, and it is asked about all of them with one call."""
+"""The engine's methods on Slurm: gangs go to its queue, and one call asks about all of them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ log = logging.getLogger("muster.server")
 _START_PATIENCE_S = 60.0
 _REQUEUE_S = 4.0
 _COMES_BACK = ("NODE_FAIL", "PREEMPTED")
-"""Over for a moment, until Slurm puts the job back into its queue."""
+"""Ended for a moment, until Slurm requeues the job."""
 _GONE_AFTER_S = 30.0
 _LAUNCHES = 3
 _FORGOTTEN_S = 10.0
@@ -62,25 +62,25 @@ class SlurmEngine(QueueEngine):
         self._clock = clock
         self._lock = threading.RLock()
         self._jobs: dict[str, Job] = {}
-        """By the allocations that their names tell of."""
+        """By the allocations in their names."""
         self._hosts: dict[tuple[str, int], list[str]] = {}
-        """The nodes that each start of a job was seen to have."""
+        """The nodes on which each start of a job was seen."""
         self._reached: set[str] = set()
         """Nodes whose agents have reached the server."""
         self._avoiding: dict[str, Gang] = {}
-        """Allocations whose jobs keep off nodes that failed them."""
+        """Allocations whose jobs avoid nodes that failed them."""
         self._asker = Asker(self._look, "squeue", clock)
         self._answered_at = float("-inf")
         self._over_since: dict[str, float] = {}
         self._unlisted: dict[str, float] = {}
-        """Allocations that Slurm took and has not listed, since when."""
+        """Allocations that Slurm accepted and has not listed, with the time."""
         self._launched_again: dict[str, int] = {}
-        """How often jobs were released that Slurm could not launch."""
+        """How often jobs that Slurm could not launch were released."""
         self._trouble = ""
         self._released: dict[str, float] = {}
-        """Names of jobs that nobody needs any more, and since when."""
+        """Names of jobs that are no longer needed, with the time."""
         self._last: set[str] = set()
-        """Those of them whose run has ended: put back into the queue, they are nobody's."""
+        """Those of them whose run has ended: if requeued, they belong to no attempt."""
         self.partitions = Partitions(self.commands, clock)
         self._lists = Lists()
         self._submitter = Submitter(self.commands, self._find_jobs)
@@ -144,7 +144,7 @@ class SlurmEngine(QueueEngine):
     def script(self, request: GangRequest) -> str:
         chosen = SlurmOptions.parse(request.cluster.options)
         if request.gang.excluded:
-            # Whether enough others are left is asked of Slurm now.
+            # Slurm's current nodes show whether enough others are left.
             self._lost_nodes(chosen)
         return make_script(request, chosen, self.partitions.nodes(chosen.partition))
 
@@ -163,7 +163,7 @@ class SlurmEngine(QueueEngine):
         self._submitter.put(request.id, text, _mark(request))
 
     def submit_many(self, requests: Sequence[GangRequest]) -> Mapping[str, str]:
-        """Gangs that ask for the same are tasks of one array, which Slurm gets with one call."""
+        """Gangs with equal requests become tasks of one array, which is submitted with one call."""
         new = [item for item in requests if self._live_job(item.id) is None and not self._submitter.has(item.id)]
         handed_on: dict[str, str] = {}
         for group in alike(new, self._kind):
@@ -175,7 +175,7 @@ class SlurmEngine(QueueEngine):
         return handed_on
 
     def _kind(self, request: GangRequest) -> Hashable:
-        """What a gang asks for; one that keeps off nodes, or can never be handed on, is alone."""
+        """A gang's request, for grouping; one that avoids nodes, or can never be submitted, stays alone."""
         chosen = SlurmOptions.parse(request.cluster.options)
         try:
             kind = kind_of(request, chosen, self.partitions.nodes(chosen.partition))
@@ -184,7 +184,7 @@ class SlurmEngine(QueueEngine):
         return request.id if request.gang.excluded else kind
 
     def _array(self, requests: Sequence[GangRequest]) -> JobArray:
-        """Hand gangs on as one array."""
+        """Submit gangs as one array."""
         chosen = SlurmOptions.parse(requests[0].cluster.options)
         nodes = self.partitions.nodes(chosen.partition)
         bare = JobArray.of(requests, chosen.array_limit)
@@ -225,7 +225,7 @@ class SlurmEngine(QueueEngine):
         except (Later, Refused) as error:
             if "disabled" in str(error):
                 return f"this site's accounting does not answer ({error})"
-            # Its database may be away for a moment; who asks gives up after some minutes.
+            # The database may be down for a moment; the caller gives up after some minutes.
             log.warning("Slurm's accounting was asked in vain: %s", error)
             return {}
 
@@ -243,13 +243,13 @@ class SlurmEngine(QueueEngine):
             return
         is_back = self._attempt_now(job) != attempt_of(allocation.id)
         if followed and is_back:
-            # Slurm has put it back into its queue: it is the next attempt's.
+            # Slurm has requeued it: it belongs to the next attempt.
             return
         with self._lock:
             self._released[job.name] = self._clock()
             if not followed:
                 self._last.add(job.name)
-        # What Slurm said last may be old; whether somebody came, and hears when to go, lies in the folder.
+        # Slurm's list may be old; whether an agent came, and its order to leave, are in the shared folder.
         stays = comes_back or is_back or bool(unreached)
         self._submitter.cancel(job.id, at_once=stays or not _has_agents(allocation))
 
@@ -260,7 +260,7 @@ class SlurmEngine(QueueEngine):
     def _gpus(self, chosen: SlurmOptions) -> int:
         return max((gpus_per_node(chosen, node) for node in self.partitions.nodes(chosen.partition)), default=0)
 
-    # What Slurm says
+    # Slurm's answers
 
     def _look(self) -> None:
         try:
@@ -282,12 +282,12 @@ class SlurmEngine(QueueEngine):
             log.warning("Slurm job %s goes on although its run does not need it: it is cancelled again", job.id)
             self._submitter.cancel(job.id, at_once=True)
         with self._lock:
-            # Names are used once; of several jobs the one that is not over counts, otherwise the last.
+            # Names are unique; of several jobs the one that has not ended counts, otherwise the last.
             self._jobs = {of_job(job): job for job in sorted(jobs, key=lambda item: (not item.is_over, item.id))}
             ids = {job.id for job in jobs}
             self._hosts = {key: hosts for key, hosts in self._hosts.items() if key[0] in ids}
             self._launched_again = {job: times for job, times in self._launched_again.items() if job in ids}
-            # Of a job that is being cleared away, Slurm names only the nodes that still answer.
+            # For a completing job, Slurm lists only the nodes that still answer.
             whole = [job for job in jobs if job.nodes and job.state != "COMPLETING"]
             self._hosts |= {(job.id, job.restarts): host_names(job.nodes) for job in whole}
             self._trouble = ""
@@ -305,20 +305,20 @@ class SlurmEngine(QueueEngine):
         return [job for job in jobs if job.name in late | back and not job.is_over and job.state != "COMPLETING"]
 
     def _find_jobs(self, allocation_ids: Collection[str]) -> dict[str, str]:
-        """For the submitter: the jobs of allocations, after a fresh look."""
+        """For the submitter: the jobs of allocations, after a fresh query."""
         self._take(self.commands.jobs())
         with self._lock:
             found = {name: self._live_job(name) for name in allocation_ids}
         return {name: job.id for name, job in found.items() if job is not None}
 
     def _live_job(self, allocation_id: str) -> Job | None:
-        """The job that is this attempt now, submitted for it or requeued into it; None where it is over."""
+        """The job that is this attempt now, submitted for it or requeued into it; None where it has ended."""
         job = self._job_of(allocation_id)
         is_now = job is not None and not job.is_over and self._attempt_now(job) == attempt_of(allocation_id)
         return job if is_now else None
 
     def _job_of(self, allocation_id: str) -> Job | None:
-        """The job that is this attempt, or was until Slurm put it back into its queue."""
+        """The job that is this attempt, or was until Slurm requeued it."""
         stem, number = allocation_id.rpartition(".")[0], attempt_of(allocation_id)
         for earlier in range(number, 0, -1):
             job = self._jobs.get(f"{stem}.{earlier}")
@@ -366,14 +366,14 @@ class SlurmEngine(QueueEngine):
         return AllocationState(lives, f"{why}; its agents are on their way", unreached=self._unreached(allocation))
 
     def _may_come_back(self, job: Job) -> bool:
-        """A job whose node failed, or was taken back, is over for a moment before Slurm puts it back."""
+        """A job whose node failed, or was reclaimed, counts as ended for a moment before Slurm requeues it."""
         if job.state not in _COMES_BACK:
             return False
-        # By what Slurm said, not by the clock: it is asked only now and then.
+        # By Slurm's answers, not by the clock: they come only from time to time.
         return self._answered_at - self._over_since.setdefault(job.id, self._answered_at) < _REQUEUE_S
 
     def _let_go(self, job: Job) -> None:
-        """A job that could not be launched is tried again some times before it is left to a person."""
+        """A job that could not be launched is retried some times before it is left to a person."""
         tried = self._launched_again.get(job.id, 0)
         if not job.failed_to_launch or tried >= _LAUNCHES:
             return
@@ -385,7 +385,7 @@ class SlurmEngine(QueueEngine):
             log.warning("Slurm job %s is held and cannot be released: %s", job.id, error)
 
     def _ease(self, allocation: Allocation, job: Job, chosen: SlurmOptions) -> None:
-        """A gang that waits stops keeping off nodes that failed it once the others are too few."""
+        """A waiting gang stops avoiding nodes that failed it once too few others are left."""
         with self._lock:
             gang = self._avoiding.get(allocation.id)
         nodes = self.partitions.nodes(chosen.partition) if gang is not None else []
@@ -400,7 +400,7 @@ class SlurmEngine(QueueEngine):
             self._avoiding.pop(allocation.id, None)
 
     def _unknown(self, allocation: Allocation, chosen: SlurmOptions, trouble: str) -> AllocationState:
-        """Slurm knows no job of this attempt: it is being submitted, has long ended, or nobody has asked yet."""
+        """Slurm has no job of this attempt: it is being submitted, ended long ago, or nobody has asked yet."""
         waiting = self._submitter.waiting(allocation.id)
         if waiting is not None:
             self._send_again_if_forgotten(allocation.id)
@@ -417,7 +417,7 @@ class SlurmEngine(QueueEngine):
         return self._collected(allocation, Ending("", why))
 
     def _send_again_if_forgotten(self, allocation_id: str) -> None:
-        """Submit once more what Slurm took and has not listed for a while, by its own answers."""
+        """Resubmit what Slurm accepted and has not listed for a while, according to its own answers."""
         if not self._submitter.is_sent(allocation_id):
             self._unlisted.pop(allocation_id, None)
         elif self._answered_at - self._unlisted.setdefault(allocation_id, self._answered_at) > _FORGOTTEN_S:
@@ -435,28 +435,28 @@ class SlurmEngine(QueueEngine):
         return Ending("", f"{ending.message} before its agents came" + (f": {last}" if last else ""))
 
     def _alive(self, allocation: Allocation) -> dict[str, NodeLife]:
-        """The nodes of a job that runs; what an agent left that died there is delivered from here."""
+        """The nodes of a running job; what a dead agent left is delivered from here."""
         return {
             name: "starting" if self._collectors.finds_dead(paths) and self._collectors.work_on(paths) else "up"
             for name, paths in allocation.nodes.items()
         }
 
     def _collected(self, allocation: Allocation, ending: Ending) -> AllocationState:
-        """It is over; what its agents could not deliver is delivered from here, out of the shared folder."""
+        """It has ended; what its agents could not deliver is delivered from here, out of the shared folder."""
         lives: dict[str, NodeLife] = {
             name: "starting" if self._collectors.work_on(paths) else "gone" for name, paths in allocation.nodes.items()
         }
         return AllocationState(lives, ending.message, ending)
 
     def _unreached(self, allocation: Allocation) -> dict[str, ServerContact]:
-        """What agents met that cannot reach the server, as the shared folder says until they do."""
+        """Errors of agents that cannot reach the server, from the shared folder."""
         new = [(name, paths) for name, paths in allocation.nodes.items() if name not in self._reached]
         found = {name: contact for name, paths in new if (contact := contact_of(paths)) is not None}
         self._reached |= {name for name, contact in found.items() if contact.reached}
         return {name: contact for name, contact in found.items() if contact.trouble}
 
     def _lost_nodes(self, chosen: SlurmOptions, hosts: Sequence[str] | None = None) -> list[NodeInfo]:
-        """The nodes of the partition that Slurm has lost by now, of these hosts where they are known."""
+        """The nodes of the partition that Slurm reports as lost, among these hosts where they are known."""
         try:
             self.partitions.refresh(chosen.partition)
         except (Busy, Refused) as error:
@@ -466,7 +466,7 @@ class SlurmEngine(QueueEngine):
 
 
 def _mark(allocation: Allocation) -> Path:
-    """Holds the id of the allocation's job."""
+    """The file with the id of the allocation's job."""
     return _first_folder(allocation) / "slurm.job"
 
 
@@ -475,17 +475,17 @@ def _first_folder(allocation: Allocation) -> Path:
 
 
 def _handed_on(allocation: Allocation) -> Path:
-    """Where what is handed on lies, and what it printed."""
+    """The folder of the script and its output."""
     return _first_folder(allocation).parent.parent / "handed-on"
 
 
 def _has_agents(allocation: Allocation) -> bool:
-    """Whether agents came, as far as the shared folder shows it."""
+    """Whether agents started, according to the shared folder."""
     return any(paths.log.exists() for paths in allocation.nodes.values())
 
 
 def _last_words(allocation: Allocation) -> str:
-    """What the job printed last: why no agent came."""
+    """The end of the job's output: why no agent started."""
     lines = last_lines(_handed_on(allocation) / f"{allocation.id}.out")
     own = [line for line in lines if not line.startswith(("srun:", "slurmstepd:"))]
     return (own or lines or [""])[-1]

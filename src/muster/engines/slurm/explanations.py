@@ -1,4 +1,4 @@
-"""What Slurm says, in plain words: why a job waits, how it ended, how a node is. Pure."""
+"""Slurm's messages in plain words: why a job waits, how it ended, the state of a node. Pure."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _WHAT = (
 
 
 def why_it_waits(job: Job) -> str:
-    """Why a job is in the queue of Slurm."""
+    """Why a job waits in Slurm's queue."""
     return f"in the queue of Slurm as job {job.id}: {_plain(job.reason)}"
 
 
@@ -93,7 +93,7 @@ def how_it_ended(job: Job, chain: bool, warned_s: float, lost: Sequence[NodeInfo
 
 
 def how_it_was_requeued(job: Job, lost: Sequence[NodeInfo]) -> Ending:
-    """A job that Slurm put back into its queue is the end of an attempt; `lost`: those of its nodes that are lost."""
+    """A job that Slurm requeued is the end of an attempt; `lost`: those of its nodes that are lost."""
     if lost:
         why = f"{_named(lost)} failed, and Slurm put job {job.id} back into its queue"
         return Ending("node_lost", why, _names(lost))
@@ -113,7 +113,7 @@ def _named(nodes: Sequence[NodeInfo]) -> str:
 
 
 def node_state(node: NodeInfo) -> tuple[str, str]:
-    """A node's state as Muster's clusters have it, and what Slurm calls it."""
+    """A node's state in the terms of Muster's clusters, and Slurm's own word for it."""
     state = node.state.lower().rstrip("*~#!%$@^-+")
     said = f"{node.state}: {node.reason}" if node.reason else node.state
     if node.state.endswith("*"):
@@ -128,7 +128,7 @@ def node_state(node: NodeInfo) -> tuple[str, str]:
 
 
 def _was_warned(job: Job, warned_s: float) -> bool:
-    """Whether it ended of itself after the signal before its limit, which may come a minute early."""
+    """Whether it ended by itself after the signal before its limit, which may come a minute early."""
     ended_itself = job.state in ("COMPLETED", "FAILED")
     return ended_itself and job.limit_s is not None and job.used_s >= max(1.0, job.limit_s - warned_s - 60)
 

@@ -1,4 +1,4 @@
-"""What jobs are called in Slurm: their names say which attempts they are."""
+"""The names of jobs in Slurm: they show which attempts they are."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def job_name(allocation_id: str) -> str:
 
 
 def allocation_of(name: str) -> str | None:
-    """The id of the allocation that a job's name tells of, also as earlier versions wrote it; None: not Muster's."""
+    """The allocation's id in a job's name, also in the form of earlier versions; None: not Muster's."""
     if match := _NAME.fullmatch(name):
         return f"{match[2]}-{match[1]}"
     match = _OLD_NAME.fullmatch(name)
@@ -29,7 +29,7 @@ def allocation_of(name: str) -> str | None:
 
 
 def doubles(jobs: Sequence[Job]) -> list[Job]:
-    """Jobs of a run that has a later one: only the last is wanted."""
+    """Jobs of a run that has a later one: only the last is needed."""
     last: dict[str, Job] = {}
     extra = []
     for job in sorted((job for job in jobs if not job.is_over), key=lambda item: attempt_of(of_job(item))):

@@ -1,4 +1,4 @@
-"""What a cluster on Slurm can be configured with, checked at the door."""
+"""The settings of a cluster on Slurm, checked when they come in."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _one_word(value: str) -> str:
 
 
 def _time(value: Any) -> Any:
-    """Minutes, or Slurm's own ways to write a time; kept in seconds."""
+    """Minutes, or Slurm's own time formats; stored in seconds."""
     if isinstance(value, int | float):
         return float(value) * 60
     if isinstance(value, str):
@@ -60,7 +60,7 @@ def _sbatch_line(value: str) -> str:
 
 
 def _is_musters(word: str) -> bool:
-    """Whether sbatch takes a word for an option of Muster's own: also shortened, or joined with its value or others."""
+    """Whether sbatch reads a word as an option of Muster's own: also shortened, or joined with its value or others."""
     if word.startswith("--"):
         name = word.split("=")[0]
         return name in _MUSTERS_OWN or (len(name) > 3 and any(own.startswith(name) for own in _MUSTERS_OWN))
@@ -70,7 +70,7 @@ def _is_musters(word: str) -> bool:
         if f"-{letter}" in _MUSTERS_OWN:
             return True
         if letter not in _SWITCHES:
-            # What follows is its value.
+            # The rest is its value.
             return False
     return False
 
@@ -133,9 +133,9 @@ class SlurmOptions(Options):
     owner: ClassVar[str] = "a cluster on Slurm"
 
     ssh: Annotated[str, AfterValidator(_host)] | None = None
-    """The login node, where Slurm's commands are not on this machine: a name that the user's `ssh` knows."""
+    """The login node, where Slurm's commands are not on this machine: a name in the user's ssh configuration."""
     partition: Word | None = None
-    """One, or several with commas between: Slurm takes the one that starts first."""
+    """One, or several separated by commas: Slurm takes the one that starts first."""
     account: Word | None = None
     qos: Word | None = None
     constraint: Word | None = None
@@ -144,31 +144,31 @@ class SlurmOptions(Options):
     """As `sbatch --licenses`: `matlab:2`."""
     comment: Annotated[str, AfterValidator(_text)] | None = None
     mail_type: Annotated[str, BeforeValidator(_mail)] | None = None
-    """About what Slurm writes mail: `END,FAIL`."""
+    """The events about which Slurm sends mail: `END,FAIL`."""
     mail_user: Word | None = None
     exclude: Word | None = None
-    """Nodes to keep off, as Slurm writes them: `bad[01-03],old7`."""
+    """Nodes to avoid, as Slurm writes them: `bad[01-03],old7`."""
     gres: Word | None = None
-    """What each node is asked for, such as `gpu:a100:4`; absent: the GPUs that the job wants, all unless it says."""
+    """Requested on each node, such as `gpu:a100:4`; absent: the GPUs that the job wants, all unless it says."""
     time: Annotated[float, Field(gt=0), BeforeValidator(_time)] | None = None
-    """Of one Slurm job, in minutes or as Slurm writes times; for runs without a limit, and for each link of a chain."""
+    """Of one Slurm job, in minutes or Slurm's formats; for runs without a limit, and for each link of a chain."""
     array_limit: Annotated[int, Field(ge=1)] | None = None
-    """Of runs that were submitted together, and so are one job array, at most so many at a time."""
+    """At most so many runs at a time of those that were submitted together, and so are one job array."""
     sbatch: Annotated[list[Line], BeforeValidator(_lines)] = []
     """Further #SBATCH lines."""
     exclusive: bool = False
     mpi: Annotated[str, AfterValidator(_mpi)] = MPIRUN
     """Who starts the ranks of MPI jobs: Muster's mpirun, or `srun` with this plugin of Slurm's."""
     container: Annotated[str, AfterValidator(_image)] | None = None
-    """An image that agents and ranks run in: of a registry, or a file of the site (`.sif`, `.sqsh`)."""
+    """An image for agents and ranks: from a registry, or a file of the site (`.sif`, `.sqsh`)."""
     container_runtime: Runtime = "pyxis"
-    """What starts it: pyxis (`srun --container-image`), apptainer or enroot."""
+    """The program that starts it: pyxis (`srun --container-image`), apptainer or enroot."""
     container_mounts: list[Annotated[str, AfterValidator(_mount)]] = []
-    """Folders of the nodes that are seen inside, beside the workspace's: `/scratch`, `/data:/mnt/data`."""
+    """Folders of the nodes that are mounted inside, besides the workspace's: `/scratch`, `/data:/mnt/data`."""
     requeue: bool = True
-    """Slurm may put the job back into its queue when a node fails or is taken back: the next attempt."""
+    """Slurm may requeue the job when a node fails or is reclaimed: that is the next attempt."""
     chain: bool = False
-    """A run longer than one Slurm job may be goes on in the next, from its last checkpoint."""
+    """A run longer than one Slurm job may be continues in the next, from its last checkpoint."""
     signal_seconds: Annotated[int, Field(ge=1, le=65535)] = SLURM_WARNING_S
     """How long before the time limit the ranks get SIGTERM."""
     connection: Literal["auto", "tls", "files"] = "auto"
@@ -179,7 +179,7 @@ class SlurmOptions(Options):
     poll_seconds: Annotated[float, Field(ge=0.1, le=600)] = SLURM_POLL_S
     """How often Slurm is asked about the jobs, with one call for all of them."""
     linger_seconds: Annotated[float, Field(ge=0)] = LINGER_S
-    """How long nodes are kept for a server that is away once nothing runs on them; what is left is delivered later."""
+    """How long idle nodes are kept while the server is away; what is left is delivered later."""
     python: str | None = None
     """The Python that has Muster on the compute nodes; absent: the server's own."""
 

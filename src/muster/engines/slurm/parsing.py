@@ -1,4 +1,4 @@
-"""What Slurm's commands print, read. Pure; the text formats are those that have not changed in ten years."""
+"""Parses the output of Slurm's commands. Pure; these text formats have not changed in ten years."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WAITING = frozenset(
 
 @dataclass(frozen=True)
 class Job:
-    """One job as Slurm tells of it."""
+    """One job as Slurm reports it."""
 
     id: str
     name: str
@@ -40,7 +40,7 @@ class Job:
     """None: no limit."""
     nodes: str = ""
     starts_at: float | None = None
-    """When Slurm expects to start one that waits, where it says."""
+    """When Slurm expects to start a waiting job, if known."""
     partition: str = ""
     account: str = ""
     qos: str = ""
@@ -55,7 +55,7 @@ class Job:
 
     @property
     def failed_to_launch(self) -> bool:
-        """Slurm could not start it, put it back into its queue and holds it there for a person."""
+        """Slurm could not start it, requeued it and holds it for a person."""
         return self.waits and self.reason.replace("_", " ").startswith("launch failed requeued held")
 
 
@@ -69,20 +69,20 @@ class NodeInfo:
     memory_mb: int
     reason: str
     limit_s: float | None
-    """The longest that a job of the partition may take; None: as long as it likes."""
+    """The time limit of the partition; None: unlimited."""
     gpus: int = 0
     address: str = ""
-    """Where Slurm's own daemons reach it."""
+    """The address of Slurm's own daemon on it."""
 
     @property
     def is_lost(self) -> bool:
-        """Slurm has declared it down, or it does not respond."""
+        """Slurm has marked it down, or it does not respond."""
         state = self.state.lower()
         return state.startswith(("down", "fail")) or state.endswith("*")
 
 
 def squeue_text(text: str) -> list[Job]:
-    """The answer of `squeue -h -O FORMAT`: columns of known width."""
+    """The output of `squeue -h -O FORMAT`: columns of known width."""
     jobs = []
     for line in text.splitlines():
         values, at = {}, 0
@@ -110,7 +110,7 @@ def squeue_text(text: str) -> list[Job]:
 
 
 def sinfo_text(text: str) -> list[NodeInfo]:
-    """The answer of `sinfo -N -h -o FORMAT`, each node once."""
+    """The output of `sinfo -N -h -o FORMAT`, each node once."""
     found: dict[str, NodeInfo] = {}
     for line in text.splitlines():
         parts = line.split("|", 7)
@@ -119,7 +119,7 @@ def sinfo_text(text: str) -> list[NodeInfo]:
         name, state, cpus, memory, limit, gres, address, reason = (part.strip() for part in parts)
         longest = limit_of(limit)
         if name in found:
-            # It is in several partitions: the longest limit of all counts.
+            # It is in several partitions: the longest of their limits counts.
             before = found[name].limit_s
             longest = None if longest is None or before is None else max(longest, before)
             found[name] = replace(found[name], limit_s=longest)
@@ -138,7 +138,7 @@ def sinfo_text(text: str) -> list[NodeInfo]:
 
 
 def sacct_text(text: str, name: str, task: str = "") -> Job | None:
-    """The last job of a name, or this task of an array, in the answer of `sacct -n -P -X -o FORMAT`."""
+    """The last job of a name, or this task of an array, in the output of `sacct -n -P -X -o FORMAT`."""
     last = None
     for line in text.splitlines():
         parts = line.split("|")
@@ -148,7 +148,7 @@ def sacct_text(text: str, name: str, task: str = "") -> Job | None:
 
 
 def usage_text(text: str) -> dict[str, JobUsage]:
-    """What jobs used that are over, out of the answer of `sacct -n -P -o FORMAT`: a line for each job and each step."""
+    """Usage of ended jobs, from the output of `sacct -n -P -o FORMAT`: a line for each job and each step."""
     rows = [parts for line in text.splitlines() if len(parts := line.split("|")) == 7]
     peaks: dict[str, int] = {}
     for identifier, *_, memory, _ in rows:
@@ -169,7 +169,7 @@ def usage_text(text: str) -> dict[str, JobUsage]:
 
 
 def num_gpus(gres: str) -> int:
-    """`gpu:a100:4(S:0-1),gpu:2,nvme:1` has six."""
+    """The number of GPUs: `gpu:a100:4(S:0-1),gpu:2,nvme:1` has six."""
     without_sockets = re.sub(r"\([^)]*\)", "", gres)
     total = 0
     for item in without_sockets.split(","):
@@ -180,7 +180,7 @@ def num_gpus(gres: str) -> int:
 
 
 def host_names(text: str) -> list[str]:
-    """`n[1-3,07],m5` as the names that it stands for."""
+    """`n[1-3,07],m5` as single names."""
     found: list[str] = []
     for item in re.findall(r"(?:[^,\[\]]+|\[[^\]]*\])+", text):
         before, bracket, rest = item.partition("[")
@@ -204,14 +204,14 @@ def seconds_of(text: str) -> float:
     parts = [int(part) for part in rest.split(":")]
     if any(part < 0 for part in parts) or len(parts) > 3:
         raise ValueError(text)
-    # Without days, one or two parts begin with the minutes.
+    # Without days, the first of one or two parts is minutes.
     from_hours = dash or len(parts) == 3
     hours, minutes, seconds = (*parts, 0, 0)[:3] if from_hours else (0, *parts, 0)[:3]
     return float((int(days) if dash else 0) * 86400 + hours * 3600 + minutes * 60 + seconds)
 
 
 def limit_of(text: str) -> float | None:
-    """A time as Slurm prints it; None for what has no end or is not known."""
+    """A duration as Slurm prints it; None for an unlimited or unknown one."""
     try:
         return seconds_of(text)
     except ValueError:
@@ -219,7 +219,7 @@ def limit_of(text: str) -> float | None:
 
 
 def _moment(text: str) -> float | None:
-    """A moment as Slurm prints it, in the time zone of the site."""
+    """A time stamp as Slurm prints it, in the time zone of the site."""
     try:
         return datetime.fromisoformat(text).timestamp()
     except ValueError:

@@ -1,4 +1,4 @@
-"""The nodes of partitions: asked for now and then, answered at once."""
+"""The nodes of partitions: queried from time to time, answered at once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FIRST_WAIT_S = 10.0
 
 
 class Partitions:
-    """What is known of each partition's nodes; old knowledge is renewed in the background."""
+    """The known nodes of each partition; old lists are refreshed in the background."""
 
     def __init__(self, commands: Commands, clock: Callable[[], float]) -> None:
         self._commands = commands
@@ -50,14 +50,14 @@ class Partitions:
             asking = self._asking.get(partition)
             known = self._nodes.get(partition)
         if known is None and asking is not None and wait:
-            # The first time of all: nothing can be said without an answer.
+            # The very first query: there is no answer without it.
             asking.join(_FIRST_WAIT_S)
             with self._lock:
                 known = self._nodes.get(partition)
         return known or []
 
     def ask(self, partition: str | None, patience_s: float) -> None:
-        """Have Slurm asked now, unless it answered a moment ago, and wait for its answer for a while."""
+        """Query Slurm, unless it answered a moment ago, and wait briefly for its answer."""
         if not self._commands.trouble and time.monotonic() - self._commands.answered_at < _MOMENT_S:
             return
         with self._lock:
@@ -96,7 +96,7 @@ class Partitions:
 
 
 def _offer(node: NodeInfo, options: SlurmOptions, trouble: bool) -> NodeOffer:
-    """What a job gets of a node."""
+    """The part of a node that a job may use."""
     state, reason = ("unknown", "Slurm does not answer") if trouble else node_state(node)
     cpus = min(options.cpus, node.cpus) if options.cpus else node.cpus
     memory = min(int(options.memory_gb * 1e9), node.memory_mb << 20) if options.memory_gb else node.memory_mb << 20

@@ -1,4 +1,4 @@
-"""The script that Slurm is given: pure, and written so that a person can read it."""
+"""The script for Slurm: pure, and written so that a person can read it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from muster.engines.slurm.options import MPIRUN, SlurmOptions
 from muster.engines.slurm.parsing import NodeInfo, host_names, num_gpus
 
 _STEP_ENDS_AFTER_S = 90
-"""When an agent has died: long enough for the server to miss it and to stop the others, which end by themselves."""
+"""After an agent died: long enough for the server to notice and to stop the others, which end by themselves."""
 _CONFIG_PATIENCE_S = 600
 _LOW_PRIORITY_NICE = 1000
 EXPORT = "ALL"
-"""Of the few that sbatch is started with; a list of names would have Slurm run a login shell first."""
+"""For the few variables that sbatch starts with; a list of names would make Slurm run a login shell first."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Limit:
     """The time limit of one Slurm job."""
 
     minutes: int | None
-    """None: what the partition gives."""
+    """None: the partition's own."""
     warning_s: int
     """How long before it the ranks get SIGTERM."""
 
@@ -48,7 +48,7 @@ def make_script(request: GangRequest, options: SlurmOptions, nodes: Sequence[Nod
 
 
 def make_array_script(request: GangRequest, array: JobArray, options: SlurmOptions, nodes: Sequence[NodeInfo]) -> str:
-    """The batch script of an array: each task is the attempt of one run, as `request`, the first of them, is."""
+    """The batch script of an array: each task is the attempt of one run; `request` is that of the first of them."""
     stem, first = str(array.list_file.with_suffix("")), next(iter(request.nodes.values()))
     own = {
         "job-name": array.name,
@@ -65,7 +65,7 @@ def make_array_script(request: GangRequest, array: JobArray, options: SlurmOptio
 
 
 def kind_of(request: GangRequest, options: SlurmOptions, nodes: Sequence[NodeInfo]) -> Hashable:
-    """What a gang asks for: those that ask for the same may be tasks of one array."""
+    """A gang's request as a key: gangs with the same one may be tasks of one array."""
     return request.gang.attempt, *_directives(request, options, nodes, {})
 
 
@@ -83,7 +83,7 @@ def _script(
 
 
 def limit_for(gang: Gang, options: SlurmOptions, nodes: Sequence[NodeInfo]) -> Limit:
-    """The time to ask for; a refusal where the partition never gives as much."""
+    """The time limit to request; a refusal where the partition never allows so much."""
     longest_s = longest_limit_s(nodes)
     slice_s = options.time if options.time is not None else longest_s
     wanted_s = gang.time_limit_s
@@ -98,7 +98,7 @@ def limit_for(gang: Gang, options: SlurmOptions, nodes: Sequence[NodeInfo]) -> L
             "Lower limits.timeout, choose another partition, or create the cluster with --chain.",
         )
     else:
-        # Room to prepare and to end, so that it is Muster that ends the run, with its grace.
+        # Room for preparation and cleanup, so that Muster ends the run, with its grace period.
         given_s = wanted_s + START_MARGIN_S + GRACE_CANCEL_S
         given_s = min(given_s, longest_s) if longest_s is not None else given_s
     minutes = None if given_s is None else max(1, math.ceil(given_s / 60))
@@ -109,7 +109,7 @@ def limit_for(gang: Gang, options: SlurmOptions, nodes: Sequence[NodeInfo]) -> L
 
 
 def longest_limit_s(nodes: Sequence[NodeInfo]) -> float | None:
-    """The longest that a job may take on these nodes; None: as long as it likes."""
+    """The longest time limit on these nodes; None: unlimited."""
     if any(node.limit_s is None for node in nodes):
         return None
     return max((node.limit_s for node in nodes if node.limit_s is not None), default=None)
@@ -118,7 +118,7 @@ def longest_limit_s(nodes: Sequence[NodeInfo]) -> float | None:
 def _directives(
     request: GangRequest, options: SlurmOptions, nodes: Sequence[NodeInfo], own: Mapping[str, str]
 ) -> list[str]:
-    """Options of sbatch; `own` are those that no other job has."""
+    """Options of sbatch; `own` are those that differ between jobs."""
     gang = request.gang
     limit = limit_for(gang, options, nodes)
     given = {
@@ -142,7 +142,7 @@ def _directives(
 
 
 def directive_lines(given: Mapping[str, str | int | None], options: SlurmOptions, requeue: bool) -> list[str]:
-    """Options of sbatch, with those that the cluster adds at the end."""
+    """Options of sbatch, with the cluster's own additions at the end."""
     lines = [f"--{name}={value}" for name, value in given.items() if value is not None]
     if options.exclusive:
         lines.append("--exclusive")
@@ -183,7 +183,7 @@ def _body(request: GangRequest, options: SlurmOptions, gpus: bool, root: str) ->
 
 
 def of_the_site(options: SlurmOptions) -> dict[str, str | int | None]:
-    """What the cluster asks of the site for every job."""
+    """The cluster's requests to the site for every job."""
     return {
         "partition": options.partition,
         "account": options.account,
@@ -202,7 +202,7 @@ def memory_of(options: SlurmOptions) -> str | None:
 
 
 def _container(request: GangRequest, options: SlurmOptions, gpus: bool) -> Container | None:
-    """What the agents run in, with the workspace's folder inside."""
+    """The container of the agents, with the workspace's folder mounted inside."""
     if options.container is None:
         return None
     workspace = str(Path(request.gang.folder).parent)
@@ -210,13 +210,13 @@ def _container(request: GangRequest, options: SlurmOptions, gpus: bool) -> Conta
 
 
 def file_name(path: str) -> str:
-    """As sbatch reads it: a percent sign is its own, and spaces need quotes."""
+    """Escaped for sbatch: a percent sign is doubled, and spaces need quotes."""
     escaped = path.replace("%", "%%")
     return f'"{escaped}"' if " " in escaped else escaped
 
 
 def _cpus(gang: Gang, options: SlurmOptions) -> int | None:
-    """What the cluster says; by default one for each rank."""
+    """The cluster's setting; by default one CPU for each rank."""
     if options.exclusive and options.cpus is None:
         return None
     return options.cpus or gang.ranks_per_node
@@ -245,13 +245,13 @@ def _gres(gang: Gang, options: SlurmOptions, nodes: Sequence[NodeInfo]) -> str |
 
 
 def _excluded(gang: Gang, options: SlurmOptions, nodes: Sequence[NodeInfo], wanted: int) -> str | None:
-    """What the cluster keeps off, and nodes that failed this run, where enough others are left."""
+    """The nodes that the cluster avoids, and those that failed this run, where enough others are left."""
     failed = kept_off(gang.excluded, options, nodes, wanted)
     return ",".join([*([options.exclude] if options.exclude else []), *failed]) or None
 
 
 def kept_off(excluded: Collection[str], options: SlurmOptions, nodes: Sequence[NodeInfo], wanted: int) -> list[str]:
-    """The nodes that a gang keeps off because they failed it; none where the others that work are too few."""
+    """The nodes that a gang avoids because they failed it; none where too few others work."""
     never = set(host_names(options.exclude or ""))
     working = {node.name for node in nodes if node_state(node)[0] != "unusable"} - never
     failed = {node.name for node in nodes} & set(excluded)
@@ -259,7 +259,7 @@ def kept_off(excluded: Collection[str], options: SlurmOptions, nodes: Sequence[N
 
 
 def gpus_per_node(options: SlurmOptions, node: NodeInfo) -> int:
-    """What a job may ask of a node."""
+    """The most that a job may request of a node."""
     if options.gres:
         return num_gpus(options.gres)
     return node.gpus if options.gpus is None else min(options.gpus, node.gpus)

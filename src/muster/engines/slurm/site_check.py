@@ -1,4 +1,4 @@
-"""Whether a site would ever take the jobs of a cluster: Slurm itself is asked, with a job that is not submitted."""
+"""Whether a site would accept the jobs of a cluster: Slurm itself checks a job that is not submitted."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _LISTS = {
     "reservation": ("reservations", ("scontrol", "--oneliner", "show", "reservation")),
     "licenses": ("licences", ("scontrol", "--oneliner", "show", "licenses")),
 }
-"""What the site has of a setting, and the command that lists it."""
+"""The command that lists a site's values of a setting."""
 
 _OVERLAP_SINCE = (20, 11)
-"""Steps may share what a job has (`srun --overlap`)."""
+"""Steps may share a job's resources (`srun --overlap`)."""
 
 
 def check_site(commands: Commands, chosen: SlurmOptions, nodes: Sequence[NodeInfo]) -> list[str]:
-    """Refuse what this site lacks; returns notices about what could not be checked."""
+    """Refuse what this site does not support; returns notices about what could not be checked."""
     longest_s = longest_limit_s(nodes)
     if chosen.time is not None and longest_s is not None and chosen.time > longest_s:
         raise errors.JobError(
@@ -77,7 +77,7 @@ def _check_account(commands: Commands, chosen: SlurmOptions) -> list[str]:
 def _explained(
     commands: Commands, chosen: SlurmOptions, nodes: Sequence[NodeInfo], refusal: Refused
 ) -> errors.JobError:
-    """The refusal with the setting to blame: the first without which Slurm would take the job."""
+    """The refusal with the setting to blame: the first one without which Slurm would accept the job."""
     for name in _SUSPECTS:
         value = getattr(chosen, name)
         if not value:
@@ -95,7 +95,7 @@ def _explained(
 
 
 def _known_here(commands: Commands, setting: str) -> str:
-    """What the site has of a setting."""
+    """The site's values of a setting."""
     if setting not in _LISTS:
         return _NODES
     what, command = _LISTS[setting]
@@ -111,7 +111,7 @@ def _sample(chosen: SlurmOptions, nodes: Sequence[NodeInfo]) -> str:
 
 
 def check_mpi(commands: Commands, chosen: SlurmOptions) -> None:
-    """Refuse what this Slurm's srun cannot do."""
+    """Refuse features that this Slurm's srun lacks."""
     if chosen.mpi == MPIRUN:
         return
     instead = "Leave mpi out: Muster's own mpirun needs nothing of Slurm."
@@ -125,7 +125,7 @@ def check_mpi(commands: Commands, chosen: SlurmOptions) -> None:
 
 
 def check_container(commands: Commands, chosen: SlurmOptions) -> None:
-    """Refuse pyxis where srun does not know it; what compute nodes have of others shows in the first job."""
+    """Refuse pyxis where srun does not support it; whether compute nodes have the others shows in the first job."""
     if chosen.container and chosen.container_runtime == "pyxis" and not commands.has_pyxis():
         raise errors.JobError(
             "container: this Slurm's srun does not know --container-image, so it has no pyxis",

@@ -1,4 +1,4 @@
-"""The Slurm of this machine, and those of login nodes that are reached over ssh: each is one engine, asked alone."""
+"""The Slurm of this machine, and those of login nodes that are reached over ssh: each has its own engine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from muster.wire.queue_jobs import JobUsage, QueueJob
 
 
 class SlurmSites(QueueEngine):
-    """Hands each cluster to the engine of its site."""
+    """Passes each cluster to the engine of its site."""
 
     name = "slurm"
 

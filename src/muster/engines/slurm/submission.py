@@ -1,4 +1,4 @@
-"""Hands scripts to Slurm and ends jobs, in a thread of its own: a controller that is busy holds up nobody else."""
+"""Submits scripts to Slurm and cancels jobs, in a separate thread: a busy controller delays nobody else."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ log = logging.getLogger("muster.server")
 
 _LEAVE_S = 10.0
 _CLOSE_S = 2.0
-"""The same when the server leaves: its agents were asked to go before."""
+"""The same at shutdown: its agents were asked to leave before."""
 _CLOSE_PATIENCE_S = 8.0
 _FIRST_WAIT_S = 1.0
 _MOST_WAIT_S = 30.0
@@ -26,19 +26,19 @@ _NO_ARRAY = "Invalid job array specification"
 @dataclass
 class _Wanted:
     script: str
-    """Of a job of its own."""
+    """For a separate job."""
     mark: Path
     task: Task | None = None
-    """It is handed on with others."""
+    """It is submitted with others."""
     reason: str = "is being handed to Slurm"
     unsure: bool = False
-    """Slurm may have heard an earlier call: look before asking again."""
+    """An earlier call may have reached Slurm: look before calling again."""
     not_before: float = 0.0
     wait_s: float = _FIRST_WAIT_S
 
 
 class Submitter:
-    """What waits to be submitted or cancelled; its thread ends when nothing does."""
+    """Pending submissions and cancellations; its thread ends when there are none."""
 
     def __init__(self, commands: Commands, find_jobs: Callable[[Collection[str]], Mapping[str, str]]) -> None:
         """`find_jobs` looks for the jobs of allocations in Slurm's queue."""
@@ -50,9 +50,9 @@ class Submitter:
         self._sent: dict[str, _Wanted] = {}
         """Submitted, and not yet seen in Slurm's list."""
         self._cancels: dict[str, float] = {}
-        """Job ids, and when they are cancelled should they still be there."""
+        """Job ids, and when they are cancelled if they still exist."""
         self._most: dict[str, int] = {}
-        """How many tasks the site was last seen to take at once, by the array's name."""
+        """How many tasks the site last accepted at once, by the array's name."""
         self._thread: threading.Thread | None = None
         self._closing = False
         self._looked = False
@@ -61,7 +61,7 @@ class Submitter:
         self.put_all({allocation_id: (script, mark, task)})
 
     def put_all(self, items: Mapping[str, tuple[str, Path, Task | None]]) -> None:
-        """Those of one array go together."""
+        """Tasks of one array are submitted together."""
         with self._changed:
             for name, item in items.items():
                 if not self.has(name):
@@ -70,7 +70,7 @@ class Submitter:
             self._wake()
 
     def has(self, allocation_id: str) -> bool:
-        """Whether something is being submitted, or was and has not been seen in Slurm's list."""
+        """Whether something is being submitted, or was and has not appeared in Slurm's list."""
         with self._changed:
             return allocation_id in self._wanted or allocation_id in self._sent
 
@@ -90,20 +90,20 @@ class Submitter:
                 self._cancels[job_id] = time.monotonic() + (0.0 if at_once else _LEAVE_S)
                 self._wake()
                 return
-        # The thread may have gone, and nobody would come back to it.
+        # The thread may have ended, and nobody would do it later.
         self._end(job_id)
 
     def is_sent(self, allocation_id: str) -> bool:
-        """Whether something was submitted and not seen in Slurm's list since."""
+        """Whether something was submitted and has not appeared in Slurm's list since."""
         with self._changed:
             return allocation_id in self._sent
 
     def again(self, allocation_id: str) -> None:
-        """Slurm took it, and does not have it: a controller that crashed forgets what it had not written down."""
+        """Slurm accepted it, and does not have it: a crashed controller forgets what it had not saved."""
         with self._changed:
             item = self._sent.pop(allocation_id, None)
             if item is not None:
-                # It is looked for once more before it is submitted.
+                # Slurm is searched once more before it is submitted.
                 self._wanted[allocation_id] = _Wanted(item.script, item.mark, item.task, unsure=True)
                 self._wake()
 
@@ -112,7 +112,7 @@ class Submitter:
             return self._refused.get(allocation_id, "")
 
     def waiting(self, allocation_id: str) -> str | None:
-        """Why something is not in Slurm's queue yet; None when nobody is at it."""
+        """Why something is not in Slurm's queue yet; None when it is not being submitted."""
         with self._changed:
             if allocation_id in self._wanted:
                 return self._wanted[allocation_id].reason
@@ -126,7 +126,7 @@ class Submitter:
             _write(mark, job_id)
 
     def close(self) -> None:
-        """Submit nothing more; what is to be cancelled is, because nobody knows of it later."""
+        """Submit nothing more; cancellations are finished, because nobody would remember them."""
         with self._changed:
             self._closing = True
             soon = time.monotonic() + _CLOSE_S
@@ -164,7 +164,7 @@ class Submitter:
                 self._submit(together)
 
     def _together(self, due: Sequence[tuple[str, _Wanted]]) -> list[dict[str, _Wanted]]:
-        """What is handed on with one call each: tasks of an array, as many as the site takes, and jobs of their own."""
+        """What is submitted with one call each: tasks of an array, as many as the site accepts, and separate jobs."""
         groups: dict[str, dict[str, _Wanted]] = {}
         for name, item in due:
             array = item.task.array.name if item.task else ""
@@ -223,14 +223,14 @@ class Submitter:
         return {name: f"{job}_{number}" for name, number in numbers.items()}
 
     def _hold(self, new: Mapping[str, _Wanted], error: Busy | Later) -> None:
-        """Try again later; of an array that is too much for the site now, a half at once."""
+        """Retry later; of an array that is too large for the site now, half at a time."""
         held = isinstance(error, Later)
         with self._changed:
             items = list(new.values())
             task = items[0].task
             if held and task is not None:
                 self._most[task.array.name] = max(1, len(items) // 2)
-                # Where not even one is taken, none of the others would be.
+                # Where not even one is accepted, the others would not be either.
                 items = [item for item in self._wanted.values() if item.task and item.task.array is task.array]
             for item in items:
                 item.reason = f"{'Slurm takes no further job now' if held else 'Slurm does not answer'}: {error}"
@@ -241,7 +241,7 @@ class Submitter:
                 item.wait_s = min(item.wait_s * 2, _MOST_WAIT_S)
 
     def _refuse(self, new: Mapping[str, _Wanted], error: Refused) -> None:
-        """Slurm will never take it; where it takes no array, or none so large, each gets a job of its own."""
+        """Slurm will never accept it; where it takes no array, or none so large, each becomes a separate job."""
         with self._changed:
             for name, item in new.items():
                 if item.task is not None and _NO_ARRAY in str(error):
@@ -257,7 +257,7 @@ class Submitter:
             if not unwanted:
                 self._sent[name] = item
         if unwanted:
-            # Nobody waits for it any more: it was cancelled while it was on its way.
+            # It is not wanted any more: it was cancelled while being submitted.
             self.cancel(job, at_once=True)
             return
         log.info("%s is Slurm job %s", name, job)

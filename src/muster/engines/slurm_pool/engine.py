@@ -31,7 +31,7 @@ _HAS_MEANING = ("min_nodes", "idle_seconds_before_scaledown", "preemption", "max
 
 @dataclass
 class _Pool:
-    """What is known of one cluster's arrays."""
+    """The state of one cluster's arrays."""
 
     name: str
     folder: Path
@@ -39,16 +39,16 @@ class _Pool:
     jobs: dict[int, Job] = field(default_factory=dict)
     """The last task of each node."""
     wanted: set[int] = field(default_factory=set)
-    """Nodes that Slurm has not been asked for yet."""
+    """Nodes that have not been requested from Slurm yet."""
     sent: dict[int, tuple[str, float]] = field(default_factory=dict)
-    """Nodes that Slurm was asked for and has not listed: the array's id, and since when."""
+    """Nodes that were requested from Slurm and are not listed: the array's id, and the time."""
     refusal: str = ""
     trouble: str = ""
     answered_at: float = float("-inf")
 
 
 class SlurmPool(NodeEngine):
-    """The server places runs on these nodes; Slurm sees one job array for as many nodes as are wanted at a time."""
+    """The server places runs on these nodes; Slurm sees one job array for all nodes that are wanted at a time."""
 
     name = "slurm-pool"
 
@@ -132,7 +132,7 @@ class SlurmPool(NodeEngine):
         self._collectors.close()
 
     def _site(self, cluster: Cluster) -> tuple[SlurmEngine, Cluster]:
-        """Who speaks to the cluster's Slurm, and the cluster without what only pools know."""
+        """The submitter of the cluster's Slurm, and the cluster without the settings that only pools have."""
         options = {key: value for key, value in cluster.options.items() if key not in _HAS_MEANING}
         return self._sites.of(cluster), replace(cluster, options=options)
 
@@ -145,7 +145,7 @@ class SlurmPool(NodeEngine):
             return self._pools[cluster.name]
 
     def _look(self, pool: _Pool) -> None:
-        """Ask Slurm for the pool's tasks; of a node's the one that is not over counts, otherwise the last."""
+        """Query Slurm for the pool's tasks; of a node's tasks the one that has not ended counts, otherwise the last."""
         try:
             found = pool.commands.tasks(pool.name)
         except (Busy, Refused) as error:
@@ -162,12 +162,12 @@ class SlurmPool(NodeEngine):
             listed = {(_array(job), int(job.id.partition("_")[2])) for job in found}
             pool.sent = {number: sent for number, sent in pool.sent.items() if (sent[0], number) not in listed}
             late = {number for number, (_, at) in pool.sent.items() if pool.answered_at - at > _FORGOTTEN_S}
-            # A controller that crashed at once may have forgotten what it took.
+            # A controller that crashed right away may have forgotten what it accepted.
             pool.wanted |= late - alive
             pool.sent = {number: sent for number, sent in pool.sent.items() if number not in late}
 
     def _submit(self, cluster: Cluster, pool: _Pool) -> None:
-        """Ask for all nodes that are wanted, with one array."""
+        """Request all nodes that are wanted, with one array."""
         options = PoolOptions.parse(cluster.options)
         with self._lock:
             numbers = sorted(pool.wanted - pool.sent.keys())
@@ -178,7 +178,7 @@ class SlurmPool(NodeEngine):
             try:
                 job = pool.commands.submit(script)
             except Busy as error:
-                # Whether Slurm took it shows when it answers again.
+                # Whether Slurm accepted it shows when it answers again.
                 pool.trouble = str(error)
                 return
             except Refused as error:

@@ -1,4 +1,4 @@
-"""What a pool on Slurm can be configured with: what a cluster on Slurm can, but for what only fits one job."""
+"""The settings of a pool on Slurm: those of a cluster on Slurm, except the ones that only fit single jobs."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from muster.engines.slurm.options import SlurmOptions
 
 
 class PoolOptions(SlurmOptions):
-    """The settings of a cluster on Slurm; its nodes stay, so that `min_nodes` and its like have a meaning."""
+    """The settings of a cluster on Slurm; its nodes stay, so `min_nodes` and the like apply."""
 
     owner: ClassVar[str] = "a pool on Slurm"
 
     def refuse_impossible(self) -> None:
-        """A chain is one run's; runs of a pool that are cut are tried again."""
+        """Only a single run can be a chain; interrupted runs of a pool are retried."""
         if self.chain:
             raise errors.JobError("chain means nothing in a pool", "Leave it out: a run that is cut is tried again.")
         if self.array_limit:

@@ -17,7 +17,7 @@ from muster.engines.slurm_pool.options import PoolOptions
 
 
 def pool_name(cluster: str, folder: Path) -> str:
-    """What the arrays of a pool are called in Slurm; `folder` holds its nodes' folders, and so tells the workspace."""
+    """The name of a pool's arrays in Slurm; `folder` holds its nodes' folders, and so identifies the workspace."""
     return f"{cluster}@muster-pool-{hashlib.sha256(str(folder).encode()).hexdigest()[:8]}"
 
 
@@ -47,7 +47,7 @@ def make_pool_script(
 
 
 def shape_of(options: PoolOptions, nodes: Sequence[NodeInfo]) -> tuple[int, int]:
-    """CPUs and GPUs of a node of the pool: what the cluster says, or all that the smallest machine has."""
+    """CPUs and GPUs of a node of the pool: the cluster's settings, or everything the smallest machine has."""
     cpus = options.cpus or min((node.cpus for node in nodes), default=1)
     return cpus, min((gpus_per_node(options, node) for node in nodes), default=0)
 

@@ -1,1 +1,1 @@
-"""Environments of jobs: settled when submitted, registered, and what builds came to."""
+"""Environments of jobs: resolved at submission, registered versions, and the results of builds."""

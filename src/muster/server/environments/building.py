@@ -1,4 +1,4 @@
-"""Environments of queued runs: decided before each pass over the queue, and taken in when a node reports."""
+"""Environments of queued runs: builds are planned before each pass over the queue; reports of nodes are recorded."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _CLUSTERS = select(*tables.clusters.c["name", "engine", "options"]).where(
 def before_pass(
     context: Context, transaction: Transaction, capacity: Capacity, rules: dict[str, Rules]
 ) -> tuple[dict[str, Rules], list[tuple[str, str]]]:
-    """Have environments built for those who could start.
+    """Plan builds for the queued runs that could start.
 
     Returns the rules of a pass in which these wait, and the nodes that got something to build, with their clusters.
     """
@@ -66,7 +66,7 @@ def before_pass(
 
 
 def _sharing(context: Context, transaction: Transaction, clusters: Collection[str]) -> dict[str, Sharing]:
-    """Where nodes take environments from each other."""
+    """Whether nodes of each cluster take environments from each other."""
     if not clusters:
         return {}
     rows = transaction.execute(_CLUSTERS, {"names": sorted(clusters)})
@@ -78,7 +78,7 @@ def _sharing(context: Context, transaction: Transaction, clusters: Collection[st
 
 
 def take_report(context: Context, transaction: Transaction, node: str, report: BuildReport) -> bool:
-    """An environment is there, or cannot be built: then those who wait for it fail. Returns whether somebody waited."""
+    """Record that an environment is ready or cannot be built, which fails its runs. Returns whether any run waited."""
     asked = context.runs.builds.settle(node, report.id, is_there=report.environment is not None)
     if asked is None:
         return False
@@ -96,7 +96,7 @@ def take_report(context: Context, transaction: Transaction, node: str, report: B
 
 
 def _tell(context: Context, node: str, runs: list[str]) -> None:
-    """Have those who wait look again; the node's next heartbeat would say too late that it builds no more."""
+    """Wake the waiting runs; the node's next heartbeat would say too late that it no longer builds."""
     contact = context.hub.contacts.get(node)
     if contact is not None:
         contact.doing = {run: what for run, what in contact.doing.items() if run not in runs}
@@ -110,7 +110,7 @@ def _announce(transaction: Transaction, run_id: str, node: str, label: str, buil
 
 
 def _keep_log(context: Context, run_id: str, attempt: int, text: str) -> None:
-    """What the builder printed, with the attempt that follows."""
+    """Keep the build's output in the log of the attempt that follows."""
     if text:
         lengths = context.files.streams.append([Chunk(run_id, attempt, LOG, 0, text.encode())])
         logs = {Log(number, stream): length for (_, number, stream), length in lengths.items()}

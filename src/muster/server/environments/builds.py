@@ -1,4 +1,4 @@
-"""Environments that nodes build for queued runs: asked for, or there. In memory: they can be asked for again."""
+"""Environments that nodes build for queued runs: requested or ready. In memory: they can be requested again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST = 1_000
 
 @dataclass
 class PackedEnvironments:
-    """By key; what is lost with the server, nodes build or pack again."""
+    """By key; what is lost when the server restarts, nodes build or pack again."""
 
     by_key: OrderedDict[str, PackedEnvironment] = field(default_factory=OrderedDict)
 
@@ -39,7 +39,7 @@ class Sharing:
 
 @dataclass(frozen=True)
 class Asked:
-    """A build that a node was asked for."""
+    """A build that was requested from a node."""
 
     cluster: str
     node: Node
@@ -47,14 +47,14 @@ class Asked:
 
 
 class Builds:
-    """Changed by the one thread that writes; others read what is replaced, never changed."""
+    """Only the writer thread changes it; others read objects that are replaced, never modified."""
 
     def __init__(self) -> None:
         self.ready: frozenset[Place] = frozenset()
-        """What is known to lie on a host, unless somebody has removed it since."""
+        """Environments known to be on a host, unless somebody has removed them since."""
         self._asked: Mapping[Place, Asked] = {}
         self.claims = Claims()
-        """Who compiles which wheel, and builds which environment for all."""
+        """Which node compiles which wheel, and which builds which environment for all."""
         self.packed = PackedEnvironments()
 
     def take(
@@ -64,12 +64,12 @@ class Builds:
         recipes: Mapping[str, tuple[Recipe, str | None]],
         sharing: Mapping[str, Sharing],
     ) -> set[str]:
-        """Ask for what is planned, and for nothing else; returns the nodes whose orders change."""
+        """Replace the requested builds by the planned ones; returns the nodes whose orders change."""
         asked: dict[Place, Asked] = {}
         for place, node in plan.asked.items():
             runs = plan.waiting[place]
             before = self._asked.get(place)
-            # Whoever has begun goes on, where the node still takes gangs.
+            # A node that has begun continues, if it still takes gangs.
             if before is not None and clusters.get(before.node.name) == before.cluster:
                 asked[place] = replace(before, order=replace(before.order, runs=runs))
                 continue
@@ -88,11 +88,11 @@ class Builds:
         return tuple(item.order for item in self._asked.values() if item.node.name == node)
 
     def nodes(self) -> set[tuple[str, str]]:
-        """The nodes that build, with their clusters."""
+        """The nodes that are building, with their clusters."""
         return {(item.cluster, item.node.name) for item in self._asked.values()}
 
     def settle(self, node: str, order: str, is_there: bool) -> Asked | None:
-        """A node has built what it was asked for, or could not; None where nobody waits for it any more."""
+        """A node has finished a build, or failed; None where the build is no longer wanted."""
         found = [place for place, item in self._asked.items() if (item.node.name, item.order.id) == (node, order)]
         if not found:
             return None

@@ -1,4 +1,4 @@
-"""What agents say of the environments that they were asked to build, and the compiled wheels that they share."""
+"""Agents' reports on the environments that they were asked to build, and the compiled wheels that they share."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ router = APIRouter(prefix="/agents/{node}", tags=["agents"])
 
 @router.post("/builds")
 async def report(node: NodeOf, body: BuildReport, context: ContextOf) -> BuildHeard:
-    """An environment is there, or cannot be built."""
+    """An environment is ready, or cannot be built."""
     wanted = await context.database.write(lambda t: building.take_report(context, t, node, body))
     return BuildHeard(wanted)
 
 
 @router.post("/wheels/{key}")
 async def claim_wheel(node: NodeOf, key: str, context: ContextOf) -> WheelClaim:
-    """A node needs a compiled wheel: it takes what is there, compiles it for all, or waits for the one that does."""
+    """A node needs a compiled wheel: it downloads it, compiles it for all, or waits for the node that does."""
     found = await in_thread(lambda: wheels.about(context.files.store, key))
     alive = [(name, contact.agent) for name, contact in context.hub.contacts.items()]
     agent = dict(alive).get(node, "")
@@ -46,7 +46,7 @@ async def claim_wheel(node: NodeOf, key: str, context: ContextOf) -> WheelClaim:
 
 @router.get("/wheels/{key}")
 async def get_wheel(node: NodeOf, key: str, context: ContextOf) -> StreamingResponse:
-    """The file."""
+    """The wheel's file."""
     name = f"{wheels.location(key)}/wheel"
     if not await in_thread(lambda: context.files.store.exists(name)):
         raise errors.NotFound(f"there is no wheel {key}")
@@ -72,14 +72,14 @@ async def put_wheel(
 
 @router.delete("/wheels/{key}")
 async def release_wheel(node: NodeOf, key: str, context: ContextOf) -> WheelReleased:
-    """A node does not compile it after all."""
+    """A node gives up compiling it."""
     context.runs.builds.claims.release(key, node)
     return WheelReleased(key)
 
 
 @router.post("/environments/{key}")
 async def claim_environment(node: NodeOf, key: str, context: ContextOf) -> EnvironmentClaim:
-    """A node needs an environment: it takes what others have, builds it for all, or waits for the one that does."""
+    """A node needs an environment: it downloads it, builds it for all, or waits for the node that does."""
     return packed.claim(context, node, key)
 
 
@@ -92,6 +92,6 @@ async def keep_environment(node: NodeOf, key: str, body: PackedEnvironment, cont
 
 @router.delete("/environments/{key}")
 async def release_environment(node: NodeOf, key: str, context: ContextOf) -> EnvironmentReleased:
-    """A node builds it no more."""
+    """A node gives up building one."""
     packed.release(context, node, key)
     return EnvironmentReleased(key)

@@ -1,4 +1,4 @@
-"""Environments that nodes take from each other: who builds one, and what it is once it is packed. In memory."""
+"""Environments that nodes take from each other: who builds one, and its blocks once it is packed. In memory."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _KEY = re.compile("[0-9a-f]{64}")
 
 
 def checked(key: str) -> str:
-    """Refuse what is no key of an environment."""
+    """Refuse what is not a key of an environment."""
     if not _KEY.fullmatch(key):
         raise JobError(f"{key[:80]!r} is no key of an environment", "Give 64 hexadecimal digits.")
     return key
 
 
 def claim(context: Context, node: str, key: str) -> EnvironmentClaim:
-    """A node needs an environment: it takes what others have, builds it for all, or waits for the one that does."""
+    """A node needs an environment: it downloads it, builds it for all, or waits for the node that does."""
     found = context.runs.builds.packed.by_key.get(checked(key))
     if found is not None and _is_held(context, node, key, found):
         return EnvironmentClaim("there", found)
@@ -40,7 +40,7 @@ def keep(context: Context, node: str, key: str, packed: PackedEnvironment) -> No
 
 
 def release(context: Context, node: str, key: str) -> None:
-    """A node builds it no more."""
+    """A node gives up building it."""
     context.runs.builds.claims.release(f"environment {key}", node)
 
 

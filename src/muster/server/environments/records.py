@@ -1,4 +1,4 @@
-"""Environments: what a job's stands for, settled when it is submitted; registered ones; what builds came to."""
+"""Environments: a job's, resolved when it is submitted; registered ones; the results of builds."""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ from muster.wire.node.containers import Container, ImageSource, Login
 from muster.wire.node.recipes import Recipe
 
 _VERSIONS = ("key", "python", "platform", "lock", "indexes", "image")
-"""What of a node's build is recorded with the run."""
+"""The part of a node's build that is recorded with the run."""
 
 
 def settle(
     context: Context, connection: Connection, spec: JobSpec, python: str | None, packages: Mapping[str, str] | None
 ) -> Resolved:
-    """What the job's environment means on its cluster; raises JobError for one that cannot be."""
+    """The job's environment on its cluster; raises JobError for one that is impossible there."""
     if spec.environment is None:
         return Resolved()
     row = connection.execute(select(tables.clusters).where(tables.clusters.c.name == spec.compute)).first()
     nodes = clusters.offered(context, clusters.cluster_of(row)) if row is not None else []
-    # The Python that submits can stand in only where the nodes are this machine, and it is on it.
+    # The Python that submits can stand in only where the nodes are this machine and it is installed here.
     on_this_machine = row is not None and context.nodes.engines.on_this_machine(row.engine)
     is_here = on_this_machine and python is not None and os.access(python, os.X_OK)
     known = here(python) if on_this_machine else None
@@ -74,7 +74,7 @@ def settle(
 
 
 async def look_at_images(context: Context, specs: Iterable[Mapping[str, Json]]) -> None:
-    """Find out whether the images of jobs can be had on this machine, for `settle`."""
+    """Check whether the images of jobs are available on this machine, for `settle`."""
     wanted = [spec.get("environment") for spec in specs]
     images = await context.database.read(lambda c: {image_of(item, partial(_find, c)) for item in wanted})
     for image in images - {""}:
@@ -82,7 +82,7 @@ async def look_at_images(context: Context, specs: Iterable[Mapping[str, Json]]) 
 
 
 def _check_folder(context: Context, settled: Resolved) -> None:
-    """An image is built from a folder, which must have been sent."""
+    """An image is built from a folder, which must have been uploaded."""
     digest = _build_snapshot(settled.container)
     if digest is not None and not context.files.snapshots.has(digest):
         hint = "Send it again: submit the job, or register the environment, where the folder is."
@@ -90,7 +90,7 @@ def _check_folder(context: Context, settled: Resolved) -> None:
 
 
 def record_of(resolved: Resolved) -> Json:
-    """What is kept with the run; None where nothing is built."""
+    """The record that is kept with the run; None where nothing is built."""
     made = resolved.container or resolved.recipe
     if made is None:
         return None
@@ -99,7 +99,7 @@ def record_of(resolved: Resolved) -> Json:
 
 
 def order_of(stored: Json) -> Recipe | None:
-    """The recipe that a node is to build, with the versions that an earlier attempt ran with."""
+    """The recipe that a node builds, with the versions that an earlier attempt ran with."""
     record = _read(stored)
     if record is None or record.recipe is None:
         return None
@@ -109,7 +109,7 @@ def order_of(stored: Json) -> Recipe | None:
 def container_of(
     context: Context, connection: Connection, stored: Json, spec: JobSpec, person: str | None
 ) -> Container | None:
-    """The container that a node is to start, with the credentials of its registry; None where there is none."""
+    """The container that a node starts, with the credentials of its registry; None where there is none."""
     record = _read(stored)
     if record is None or record.container is None:
         return None
@@ -133,7 +133,7 @@ def container_of(
 
 
 def _login(context: Context, connection: Connection, registry: str, person: str | None) -> Login | None:
-    """The credentials of a registry, where a secret that the run's owner may use holds them."""
+    """The credentials of a registry, from a secret that the run's owner may use."""
     name = secret_name(registry)
     if name not in {row.name for row in secrets.listing(connection)}:
         return None
@@ -156,7 +156,7 @@ def _build_snapshot(container: ImageSource | None) -> str | None:
 
 
 def with_versions(stored: Json, built: BuiltEnvironment) -> Json:
-    """The record with what the first node's environment came to; later ones were given the same versions."""
+    """The record with the versions that the first node resolved; later nodes were given the same ones."""
     record = _read(stored)
     if record is None or record.lock is not None:
         return stored
@@ -165,7 +165,7 @@ def with_versions(stored: Json, built: BuiltEnvironment) -> Json:
 
 
 def agree(transaction: Transaction, run_id: str, stored: Json, built: BuiltEnvironment | None) -> AgreedVersions:
-    """What the gang's nodes keep to, settled by the first of them that came to something; empty where none did."""
+    """The versions that the gang's nodes use, resolved by the first that built; empty before that."""
     record = _read(stored)
     if record is not None and built is not None and record.lock is None:
         stored = with_versions(stored, built)
@@ -202,7 +202,7 @@ def _without_secrets(recipe: Recipe) -> Recipe:
 
 
 def brief(stored: Json) -> EnvironmentBrief | None:
-    """What a run's view says of its environment: all but the long lists."""
+    """The environment as a run's view shows it: all but the long lists."""
     record = _read(stored)
     if record is None:
         return None
@@ -226,7 +226,7 @@ def registered_folders(connection: Connection) -> set[str]:
 
 
 def register(context: Context, transaction: Transaction, name: str, spec: Mapping[str, Json]) -> EnvironmentView:
-    """Keep the next version of an environment; the same content again is the same version."""
+    """Keep the next version of an environment; the same content again gets no new version."""
     if not RUN_NAME.fullmatch(name):
         hint = "Use letters, digits, '_', '.' and '-', at most 255, a letter or digit first."
         raise errors.JobError(f"{name!r} cannot be the name of an environment", hint)

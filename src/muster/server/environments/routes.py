@@ -1,4 +1,4 @@
-"""Environments: registered ones, and what a run's came to."""
+"""Environments: registered ones, and those of runs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def show_environment(name: str, context: ContextOf, version: str | None = 
 
 @router.get("/runs/{ref}/environment")
 async def environment_of_run(run: ReadRun, context: ContextOf) -> RunEnvironment:
-    """What a run's environment was made of, and the versions that it came to."""
+    """What a run's environment was built from, and the versions that it got."""
 
     def load(connection: Connection) -> RunEnvironment:
         row = find_run(connection, run)

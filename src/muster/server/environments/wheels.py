@@ -19,13 +19,13 @@ _KEY_LENGTH = 64
 
 @dataclass
 class Claims:
-    """Who compiles what, as long as this server lives."""
+    """Which node compiles which wheel, for as long as this server lives."""
 
     by_key: dict[str, tuple[str, str, float]] = field(default_factory=dict)
-    """The node, the life of its agent, and when it began."""
+    """The node, its agent's id, and when it began."""
 
     def take(self, key: str, node: str, agent: str, alive: Iterable[tuple[str, str]], now: float) -> bool:
-        """Whether this node compiles it: nobody else does, or whoever did is gone or takes too long."""
+        """Whether this node compiles it: no other node does, or the one that did is gone or takes too long."""
         holder = self.by_key.get(key)
         if holder is not None and holder[0] != node and holder[:2] in set(alive) and now - holder[2] < CLAIM_S:
             return False
@@ -38,7 +38,7 @@ class Claims:
 
 
 def location(key: str) -> str:
-    """Where a wheel is kept; refuses what is no key."""
+    """Where a wheel is kept; refuses what is not a key."""
     if not is_safe_path(key) or not key.isalnum() or len(key) > _KEY_LENGTH:
         raise JobError(f"{key[:_KEY_LENGTH]!r} is no key of a wheel", "Give letters and digits.")
     return f"wheels/{key}"
@@ -51,13 +51,13 @@ def about(store: Store, key: str) -> CompiledWheel | None:
 
 
 def keep(store: Store, key: str, wheel: CompiledWheel, pieces: Iterable[bytes]) -> None:
-    """The file first: what is described is there."""
+    """The file is stored first, so that every described wheel exists."""
     store.put(f"{location(key)}/wheel", pieces, sha256=wheel.sha256)
     store.put(f"{location(key)}/about.json", [json.dumps(to_json(wheel)).encode()])
 
 
 def answer(found: CompiledWheel | None, compiles: bool) -> WheelClaim:
-    """What a node that asks is to do."""
+    """What a node that asks should do."""
     if found is not None:
         return WheelClaim("there", found)
     return WheelClaim("compile" if compiles else "wait")

@@ -1,1 +1,1 @@
-"""File servers: what is recorded of them, the runs that keep them, and what their processes on nodes say."""
+"""File servers: their records, the runs that keep them, and the reports of their processes on nodes."""

@@ -1,4 +1,4 @@
-"""The runs that keep file servers: started, started anew, and what their processes say and hear."""
+"""The runs that keep file servers: started, restarted, and the reports and orders of their processes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _LOOPBACK = "127.0.0.1"
 
 
 async def keep_file_servers(context: Context) -> None:
-    """Look after the runs of file servers when something about them changes, and now and then."""
+    """Look after the runs of file servers when something about them changes, and from time to time."""
     while True:
         try:
             for name in await context.database.read(partial(_with_steps, context)):
@@ -81,7 +81,7 @@ def start(context: Context, transaction: Transaction, row: Row[Any]) -> None:
     spec: dict[str, Json] = {
         "display_name": f"fileserver-{row.name}",
         "experiment_name": EXPERIMENT,
-        # Not with the modules that ranks get: it reads storage as an agent does.
+        # Not among the modules that ranks get: it reads storage as an agent does.
         "command": ["python", "-E", "-m", "muster.fileserver"],
         "retry": _RETRY,
         "tags": {"fileserver": row.name},
@@ -94,7 +94,7 @@ def start(context: Context, transaction: Transaction, row: Row[Any]) -> None:
 
 
 def kept(context: Context, connection: Connection, row: Row[Any]) -> control.Kept:
-    """A file server as decisions see it."""
+    """A file server as the decisions see it."""
     runs = tables.runs
     run = connection.execute(
         select(runs.c.status, runs.c.ended_at, runs.c.attempt).where(runs.c.id == row.run_id)
@@ -109,17 +109,17 @@ def kept(context: Context, connection: Connection, row: Row[Any]) -> control.Kep
     )
 
 
-# What processes on nodes say and hear
+# Reports and orders of processes on nodes
 
 
 def is_news(connection: Connection, run: str, report: FileServerReport) -> bool:
-    """Whether a report says something that is to be kept: not how far a fill is, but that it has ended."""
+    """Whether a report has something to record: not the progress of a fill, but its end."""
     row = records.of_run(connection, run)
     return bool(_changes(connection, row, report)) or bool(_ended(connection, row, report))
 
 
 def take(context: Context, transaction: Transaction, run: str, report: FileServerReport) -> None:
-    """Keep what a process says."""
+    """Record a process's report."""
     row = records.of_run(transaction, run)
     for fill in _ended(transaction.connection, row, report):
         table = tables.fills
@@ -133,7 +133,7 @@ def take(context: Context, transaction: Transaction, run: str, report: FileServe
 
 def _changes(connection: Connection, row: Row[Any], report: FileServerReport) -> dict[str, Json]:
     if report.attempt < row.attempt:
-        # An earlier attempt that lives on somewhere has nothing to say.
+        # Reports of an earlier attempt that is still alive somewhere are ignored.
         return {}
     found: dict[str, Json] = {"attempt": report.attempt, "used_bytes": report.used_bytes}
     found["trouble"] = report.trouble or None
@@ -160,7 +160,7 @@ def _address(connection: Connection, run: str | None, attempt: int) -> str:
 
 
 def orders(context: Context, connection: Connection, run: str, attempt: int) -> FileServerOrders:
-    """What the process of a file server is to do."""
+    """The orders for the process of a file server."""
     row = records.of_run(connection, run)
     fills = tuple(FillOrder(fill.id, fill.source, fill.path) for fill in records.fills(connection, row.name))
     host = _LOOPBACK if row.clients == records.THIS_MACHINE else _address(connection, run, attempt)
@@ -170,7 +170,7 @@ def orders(context: Context, connection: Connection, run: str, attempt: int) -> 
 
 
 def source_of(context: Context, connection: Connection, run: str, attempt: int, fill: int) -> Access:
-    """How a fill's source is reached, with what it holds where the server has to list that."""
+    """How to reach a fill's source, with its list of files where the server has to make that."""
     row = records.of_run(connection, run)
     wanted = next((item for item in records.fills(connection, row.name) if item.id == fill), None)
     if wanted is None:
@@ -187,7 +187,7 @@ def source_of(context: Context, connection: Connection, run: str, attempt: int, 
     return access
 
 
-# What clients see
+# Views for clients
 
 
 def view(context: Context, connection: Connection, row: Row[Any]) -> FileServerView:

@@ -1,4 +1,4 @@
-"""File servers and their fills as they are kept."""
+"""The records of file servers and their fills."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def add(context: Context, transaction: Transaction, new: NewFileServer, caller: 
 
 
 def _clients(context: Context, transaction: Transaction, new: NewFileServer) -> str:
-    """The network that may read: as given, or the cluster's; NFS has no other lock."""
+    """The network that may read: as given, or the cluster's; NFS has no other protection."""
     row = clusters.find(transaction, new.cluster)
     here = context.nodes.engines.on_this_machine(row.engine)
     if here and new.clients is not None and not ip_network(new.clients, strict=False).is_loopback:
@@ -102,7 +102,7 @@ def of_run(connection: Connection | Transaction, run: str) -> Row[Any]:
 
 
 def change(context: Context, transaction: Transaction, name: str, **columns: Any) -> None:
-    """Change a file server's row, and have the loop look at it."""
+    """Change a file server's row, and wake the loop to look at it."""
     values = {**columns, "updated_at": clock.now()}
     transaction.execute(update(_SERVERS).where(_SERVERS.c.name == name).values(values))
     wake(context, transaction)
@@ -113,7 +113,7 @@ def wake(context: Context, transaction: Transaction) -> None:
 
 
 def resize(context: Context, transaction: Transaction, name: str, changes: FileServerChanges) -> None:
-    """Change how much a file server may hold; never below what it holds."""
+    """Change how much a file server may hold; never below what it holds now."""
     row = find(transaction, name)
     if changes.size_bytes < row.used_bytes:
         raise errors.Conflict(
@@ -131,7 +131,7 @@ def fills(connection: Connection | Transaction, name: str) -> list[Row[Any]]:
 
 
 def add_fill(context: Context, transaction: Transaction, name: str, new: NewFill, caller: Caller) -> None:
-    """Have a file server hold what a source holds; asked again, it fetches what has changed since."""
+    """Have a file server copy a source; asked again, it fetches what has changed since."""
     row = find(transaction, name)
     if row.removes:
         raise errors.Conflict(f"the file server {name} is being deleted")
@@ -139,7 +139,7 @@ def add_fill(context: Context, transaction: Transaction, name: str, new: NewFill
     source = _checked(context, transaction.connection, name, new.source)
     mine = _FILLS.c.server == name, _FILLS.c.path == to
     taken = transaction.execute(select(_FILLS).where(*mine)).all()
-    # One that failed before it found a file gives its folder to the next: its source may have been mistyped.
+    # One that failed before it found a file frees its folder for the next: its source may have been mistyped.
     if others := [fill.source for fill in taken if fill.source != source and not _came_to_nothing(fill)]:
         raise errors.Conflict(
             f"{name}/{to or ''} is filled from {others[0]}: files of two sources would mix there",
@@ -148,7 +148,7 @@ def add_fill(context: Context, transaction: Transaction, name: str, new: NewFill
     transaction.execute(delete(_FILLS).where(*mine))
     progress = to_json(FillProgress(0, "waiting"))
     now = clock.now()
-    # Never one that an earlier fill had: the node remembers by it what it has brought.
+    # Never the id of an earlier fill: the node records by it what it has copied.
     kept = {
         "id": int(now * 1e6), "server": name, "source": source, "path": to, "progress": progress,
         "created_by": caller.subject, "created_at": now,
@@ -182,7 +182,7 @@ def _checked(context: Context, connection: Connection, name: str, source: str) -
     return source
 
 
-# Ends
+# Deletion
 
 
 def register_store(context: Context, transaction: Transaction, row: Row[Any], address: str, port: int) -> None:
@@ -204,7 +204,7 @@ def register_store(context: Context, transaction: Transaction, row: Row[Any], ad
 
 
 def begin_removal(context: Context, transaction: Transaction, name: str, caller: Caller) -> Row[Any]:
-    """Refuse while something uses its files; otherwise it goes once its process has removed them."""
+    """Refuse while something uses its files; otherwise it is deleted once its process has removed them."""
     row = find(transaction, name)
     mounting = [
         item.name for item in transaction.execute(select(tables.clusters))

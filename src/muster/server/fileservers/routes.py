@@ -1,4 +1,4 @@
-"""File servers: create, fill, resize, restart, delete; what their processes report and are told."""
+"""File servers: create, fill, resize, restart, delete; reports of their processes and the orders for them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def create_file_server(body: NewFileServer, context: ContextOf, caller: Ca
 
 @router.get("/fileservers/{name}", dependencies=[needs(Action.READ)])
 async def show_file_server(name: str, context: ContextOf) -> FileServerView:
-    """One file server with what it holds and how far its fills are."""
+    """One file server with what it holds and the progress of its fills."""
     return await context.database.read(lambda c: keeping.view(context, c, records.find(c, name)))
 
 
@@ -64,7 +64,7 @@ async def resize_file_server(name: str, body: FileServerChanges, context: Contex
 
 @router.post("/fileservers/{name}/fills", dependencies=[needs(Action.WRITE_DATA)])
 async def fill_file_server(name: str, body: NewFill, context: ContextOf, caller: CallerOf) -> FileServerView:
-    """Have a file server hold what a folder of a datastore or a data asset holds."""
+    """Have a file server copy a folder of a datastore or a data asset."""
     audit.about(f"file server {name}", f"filled from {body.source}")
     await context.database.write(lambda t: records.add_fill(context, t, name, body, caller))
     return await show_file_server(name, context)
@@ -72,7 +72,7 @@ async def fill_file_server(name: str, body: NewFill, context: ContextOf, caller:
 
 @router.post("/fileservers/{name}/restart", dependencies=[_MANAGES])
 async def restart_file_server(name: str, context: ContextOf, caller: CallerOf) -> FileServerView:
-    """Start a file server that failed or was stopped; one that serves is started anew."""
+    """Start a file server that failed or was stopped; a running one is restarted."""
     audit.about(f"file server {name}", "restarted")
 
     def work(transaction: Transaction) -> None:
@@ -96,7 +96,7 @@ async def delete_file_server(name: str, context: ContextOf, caller: CallerOf, ke
         row = records.begin_removal(context, transaction, name, caller)
         standing = keeping.kept(context, transaction.connection, row)
         if not standing.is_over and (keep_data or not standing.is_up):
-            # Nobody is there to remove the data, or they are to stay.
+            # There is no process to remove the data, or the data should stay.
             changes.cancel(context, transaction, [row.run_id], False, caller.subject)
 
     await context.database.write(work)
@@ -105,22 +105,22 @@ async def delete_file_server(name: str, context: ContextOf, caller: CallerOf, ke
 
 @router.post("/runs/{ref}/fileserver")
 async def report(run: LogToRun, body: FileServerReport, context: ContextOf) -> FileServerOrders:
-    """What the process of a file server says, and what it is to do."""
+    """Report of the process of a file server; the answer holds its orders."""
     news = await context.database.read(lambda c: keeping.is_news(c, run, body))
     if news:
         await context.database.write(lambda t: keeping.take(context, t, run, body))
-    # Afterwards: whoever sees that it serves finds its address.
+    # Recorded last: a client that sees that it serves also finds its address.
     context.fileservers.note(run, body)
     return await context.database.read(lambda c: keeping.orders(context, c, run, body.attempt))
 
 
 @router.get("/runs/{ref}/fileserver/fills/{fill}")
 async def source(run: LogToRun, fill: int, attempt: int, context: ContextOf) -> FillSource:
-    """How a fill's source is reached, with fresh credentials."""
+    """How to reach a fill's source, with fresh credentials."""
 
     def look(connection: Connection) -> FillSource:
         return FillSource(keeping.source_of(context, connection, run, attempt, fill))
 
-    # The storage may be listed meanwhile, which may take long.
+    # The storage may be listed meanwhile, which can take long.
     async with context.data.storage_calls:
         return await in_thread(lambda: context.database.read_now(look))

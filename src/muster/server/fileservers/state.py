@@ -1,4 +1,4 @@
-"""What processes of file servers reported last. In memory: they report every second."""
+"""The latest reports of file servers' processes. In memory: they report every second."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FRESH_S = 15.0
 
 @dataclass
 class FileServersState:
-    """Of one server's life."""
+    """During one life of the server."""
 
     heard: dict[str, tuple[FileServerReport, float]] = field(default_factory=dict)
     """By run."""

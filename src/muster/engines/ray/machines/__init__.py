@@ -1,1 +1,1 @@
-"""Machines for Ray: started on given hosts, or described to Ray's own launcher."""
+"""Machines for Ray: started on given hosts, or described for Ray's own launcher."""

@@ -1,4 +1,4 @@
-"""What a Ray cluster that Muster starts is secured with: a token, and certificates of an authority of its own."""
+"""Security of a Ray cluster that Muster starts: a token, and certificates of its own authority."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DAYS = 3650
 
 
 def make(folder: Path, addresses: Sequence[str]) -> None:
-    """Make what is not there yet, for Ray on these addresses and for whoever talks to it."""
+    """Create what is missing, for Ray on these addresses and for its clients."""
     make_token(folder)
     mark, wanted = folder / "addresses", "\n".join(sorted(addresses))
     if not mark.exists() or mark.read_text() != wanted:
@@ -68,7 +68,7 @@ def _make_certificates(folder: Path, addresses: Sequence[str]) -> None:
     )
     pem = serialization.Encoding.PEM
     private = key.private_bytes(pem, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption())
-    # The authority's key is not kept: a cluster with other hosts gets another authority.
+    # The authority's key is not kept: a cluster with other hosts gets a new authority.
     write_file(folder / CA, signed.public_bytes(pem), mode=PRIVATE)
     write_file(folder / CERTIFICATE, node.public_bytes(pem), mode=PRIVATE)
     write_file(folder / KEY, private, mode=PRIVATE)

@@ -1,7 +1,7 @@
 """Cluster files for Ray's own launcher (`ray up FILE`) and for KubeRay, from a Muster cluster's description. Pure.
 
-What Muster decides is written on every call: node kinds, how many, how long they stay idle, tuning, token, labels.
-What is the user's in a file that is there already (regions, images, keys, networks) is left as it is.
+Every call writes what Muster decides: node kinds, how many, how long they stay idle, tuning, token, labels.
+The user's own entries in an existing file (regions, images, keys, networks) stay unchanged.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SIZES = {
     "aws": ("m5.xlarge", "m5.2xlarge"),
     "gcp": ("n1-standard-4", "n1-standard-8"),
 }
-"""Of the head, and of workers whose cluster names no size."""
+"""For the head, and for workers whose cluster names no size."""
 _KUBERNETES_NAME = re.compile(r"[a-z]([a-z0-9-]{0,48}[a-z0-9])?")
 _RAY_WITH_TOKENS = (2, 52)
 
@@ -63,12 +63,12 @@ class Described:
 
 
 def labels_of(name: str) -> dict[str, str]:
-    """The label of Ray by which a Muster cluster knows its nodes."""
+    """The Ray label that marks the nodes of a Muster cluster."""
     return {_LABEL: name}
 
 
 def make_file(described: Described, known: Mapping[str, Json] | None = None) -> Document:
-    """The cluster file, in step with the description; what else `known` says stays."""
+    """The cluster file, updated from the description; everything else in `known` stays."""
     if described.provider not in PROVIDERS:
         raise errors.JobError(f"there is no provider {described.provider!r}", f"Providers: {', '.join(PROVIDERS)}.")
     made = _kubernetes(described) if described.provider == "kubernetes" else _launcher(described)
@@ -124,7 +124,7 @@ def _provider(described: Described) -> Document:
 
 
 def _machine(described: Described, head: bool) -> Document:
-    """The machine's kind as its cloud calls it; the head is small."""
+    """The machine type in its cloud's terms; the head is small."""
     of_head, of_worker = _SIZES[described.provider]
     size = of_head if head else described.options.vm_size or of_worker
     spot = described.options.vm_priority == "lowpriority" and not head
@@ -142,7 +142,7 @@ def _resources(options: Options) -> dict[str, int]:
 
 
 def _kubernetes(described: Described) -> Document:
-    """A RayCluster of KubeRay 1.5.1 or newer, which makes the token itself."""
+    """A RayCluster for KubeRay 1.5.1 or newer, which creates the token itself."""
     options = described.options
     _refuse_impossible(described)
     has = _resources(options)
@@ -177,7 +177,7 @@ def _kubernetes(described: Described) -> Document:
 
 
 def _refuse_impossible(described: Described) -> None:
-    """What KubeRay's operator would refuse, or only say in its log."""
+    """Refuse what KubeRay's operator would refuse, or only mention in its log."""
     if not _KUBERNETES_NAME.fullmatch(described.name):
         raise errors.JobError(
             f"{described.name!r} cannot be the name of a RayCluster",
@@ -197,7 +197,7 @@ def _refuse_impossible(described: Described) -> None:
 
 
 def _pod(described: Described, name: str, limits: Mapping[str, str]) -> Document:
-    # The operator itself tells the head where Redis is.
+    # The operator itself gives the head the address of Redis.
     tuning = TUNING | (PATIENT if described.redis else {})
     environment: list[Json] = [{"name": key, "value": value} for key, value in tuning.items()]
     resources: Document = {"limits": dict(limits), "requests": dict(limits)}
@@ -214,7 +214,7 @@ def _environment(described: Described, head: bool) -> str:
 
 
 def _merged(known: Document, made: Mapping[str, Json]) -> Document:
-    """Ours over theirs, key by key; items of lists by their names. An image that is there stays."""
+    """Ours over theirs, key by key; items of lists by their names. An existing image stays."""
     for key, value in made.items():
         old = known.get(key)
         if key == "image" and old:
@@ -229,7 +229,7 @@ def _merged(known: Document, made: Mapping[str, Json]) -> Document:
 
 
 def _merged_list(known: list[Json], made: list[Json]) -> list[Json]:
-    """Items with names are merged one by one, and those that only `known` has stay; other lists are replaced whole."""
+    """Items with names are merged one by one, and those that only `known` has stay; other lists are replaced."""
     ours = {name: item for item in made if isinstance(item, dict) and (name := _name_of(item))}
     if len(ours) < len(made) or not made:
         return made

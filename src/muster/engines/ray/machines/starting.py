@@ -1,6 +1,6 @@
-"""Ray on given hosts: the one command to type on each of them, with a token, TLS and quick failure detection on. Pure.
+"""Ray on given hosts: one command to type on each, with a token, TLS and quick failure detection.
 
-The secrets are files: what a command line or a process list shows is only where they lie.
+The secrets are files: command lines and process lists show only their paths.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 GCS_PORT = 6379
 CLIENT_PORT = 10001
 
-# A node that died is noticed after about 3 s, one that does not answer after about 12 s.
+# A dead node is noticed after about 3 s, one that does not answer after about 12 s.
 TUNING = {
     "RAY_health_check_initial_delay_ms": "1000",
     "RAY_health_check_period_ms": "1000",
@@ -20,13 +20,13 @@ TUNING = {
     "RAY_health_check_failure_threshold": "3",
     "RAY_gcs_rpc_server_reconnect_timeout_s": "15",
     "RAY_USAGE_STATS_ENABLED": "0",
-    # The worker that started an agent stays for the next gang's.
+    # The worker that started an agent stays for the next gang.
     "RAY_idle_worker_killing_time_threshold_ms": "600000",
-    # With it about one in twenty servers that the head starts for its clients dies before it is one.
+    # With it about one in twenty servers that the head starts for its clients dies while starting.
     "GRPC_ENABLE_FORK_SUPPORT": "0",
 }
 
-# Where the head's tables are in Redis: nodes wait for it for as long as a machine may take to start again.
+# With the head's tables in Redis, nodes wait for the head for as long as a machine may take to restart.
 PATIENT = {"RAY_gcs_rpc_server_reconnect_timeout_s": "120"}
 
 TOKEN, CA, CERTIFICATE, KEY = "token", "ca.crt", "node.crt", "node.key"
@@ -52,9 +52,9 @@ class Setup:
 
     hosts: Sequence[Host]
     folder: str
-    """Where the secrets lie on each host; `$HOME` is each host's own."""
+    """The folder of the secrets on each host; `$HOME` is each host's own."""
     ray: str = "ray"
-    """The program; its Python has Muster too."""
+    """The program; its Python must have Muster too."""
     further: Sequence[str] = ()
     """Further arguments of `ray start`."""
     tls: bool = True
@@ -69,7 +69,7 @@ class Setup:
 
     @property
     def address(self) -> str:
-        """Where the server attaches."""
+        """The address to which the server attaches."""
         return f"ray://{self.head.address}:{CLIENT_PORT}"
 
 
@@ -113,6 +113,6 @@ def arguments(setup: Setup, host: Host) -> list[str]:
 
 def command(setup: Setup, host: Host) -> str:
     """The one command to type on a host."""
-    # In double quotes, for the shell there to put its home in.
+    # In double quotes, so that the shell on the host inserts its own home.
     settings = [f'{name}="{value}"' for name, value in environment(setup, host).items()]
     return " ".join(["env", *settings, shlex.join(arguments(setup, host))])
