@@ -287,7 +287,7 @@ def _kind(line: str) -> str:
 
 
 def uncounted(causes: Sequence[Cause], processes: Sequence[Process]) -> Blame | None:
-    """Where ranks that gave up waiting had counted who came, or whom they asked: the only one that did not come.
+    """Where ranks that gave up waiting had counted who came, or which ranks they asked: the only one that did not come.
 
     For r-own-asyncio-wait-for-peer, values-results-one-by-one, values-checked-in-list, values-asks-in-turn.
     """

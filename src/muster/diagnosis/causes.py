@@ -1,4 +1,4 @@
-"""Why one process ended: its exit and what it printed last decide, by the rules. Earlier troubles are kept as such."""
+"""Why one process ended: its exit and its last words decide, by the rules. Earlier errors are kept as such."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class Cause:
 
     @property
     def order(self) -> tuple[int, bool, bool, float, int]:
-        """The first cause has the smallest; a launcher passes on what its ranks did."""
+        """The first cause has the smallest; a launcher only passes on its ranks' failures."""
         mute = self.code == "exit_code" and not sounds_like_failure(self.headline)
         # A rank that fails says so, then others miss it; a slow exit may come after theirs.
         at = self.rank.ended_at or 0.0
@@ -271,7 +271,7 @@ def _was_handled(log: Log, raised: Raised, rank: RankEvidence, until: int | None
         return going_on >= 3 and (
             raised.setting == "logged" or rank.exit_code is None or bool(FAILURE.search(after[-1]))
         )
-    # One that ends a Python program ends it with code 1: what came last says why it ended with another.
+    # Exceptions end a Python program with code 1: its last words explain any other code.
     said = FAILURE.search(after[-1]) and not GENERIC.search(after[-1])
     # Lines that an exiting program repeats with other numbers are a dump.
     kinds = {re.sub(r"\d+", "#", line) for line in after} if (rank.exit_code or 0) < 128 else after

@@ -178,7 +178,7 @@ def _rows(process: Process, most: int, records: re.Pattern[str] | None = None) -
 
 
 def branch(processes: Sequence[Process]) -> tuple[Process, str] | None:
-    """The only rank with a line of a kind that no other printed, and that line: it went another way.
+    """The only rank with a line of a kind that no other printed, and that line: it took another path.
 
     Records of a log count where nothing else tells: first warnings, then all.
     """

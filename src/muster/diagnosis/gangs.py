@@ -216,7 +216,7 @@ def culprit(
 ) -> Blame:
     """Every failure is a lost peer: find the process that the others lost.
 
-    `complaints`: by rank. Not `surely_peers`: the connection that was lost may have been one to somebody else.
+    `complaints`: by rank. Without `surely_peers` the lost connection may have been to something other than a rank.
     """
     essential = [process for process in processes if process.rank.essential and process.rank.role != "launcher"]
     stayed = [process for process in essential if not process.rank.failed and not has_ended(process)]

@@ -67,8 +67,8 @@ def how_many(processes: Sequence[Process], said: str) -> str:
 
 
 def all_came(causes: Sequence[Cause], processes: Sequence[Process]) -> str:
-    """What to do where a rank gave up on a number that the job does not have: all its ranks were there, and each
-    lost the others alike.
+    """What to do where a rank gave up on a number of ranks that the job does not have: all its ranks were there, and
+    each lost the others alike.
 
     For s-hub-expects-one-more, whom-world-too-big, whom-quorum-of-five.
     """

@@ -82,7 +82,7 @@ _MAY_BEGIN = (
 _NAME = re.compile(r"[\w.<>]+(?:: |:$|$)|[\w.<>]+(?:Error|Exception|Group)\b")
 _LIBRARY = re.compile(
     r"\.p(?:yx|xi|xd)$|site-packages|dist-packages|/lib/python3|/lib64/python3|^<|/usr/lib/|node:internal|/rustc/|__autograph_generated|/bin/[\w-]+$"
-    r"|/runtime/[\w.+-]+/muster/"  # What Muster puts beside a script.
+    r"|/runtime/[\w.+-]+/muster/"  # Files that Muster puts next to a script.
 )
 _JAVA_LIBRARY = re.compile(r"(?:javax?|jdk|sun|com\.sun|scala|kotlin|org\.apache|org\.springframework|akka|System)\.\S")
 _HEADER = re.compile(
@@ -139,7 +139,7 @@ _CONTINUES = re.compile(
 _MEMBER = re.compile(r"(?:\w+\.)*\w+(?:Error|Exception|Group|Interrupt|Exit|Warning)\b")
 _REMOTE_TASK = re.compile(r"ray\.exceptions\.\w+(?:\(\w+\))?: ray::")
 _MOST_MORE = 12
-_OF_THE_CHAIN = ("logged", "thread", "process", "task", "ignored")  # Said once, above the first of a chain.
+_OF_THE_CHAIN = ("logged", "thread", "process", "task", "ignored")  # Printed once, above the first of a chain.
 _CUT_WITHIN = 4  # So many lines may lie before the rest of a traceback whose beginning was cut off.
 
 

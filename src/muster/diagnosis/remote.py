@@ -1,5 +1,6 @@
-"""What is at the other end of a connection: a rank that serves the others, goes on, and has a client fail with what it
-told it; a place outside; or nobody, where a file ended too early."""
+"""The other end of a lost connection: a rank that serves the others, stays up and reports an error to its client; a
+server outside the job; or no peer at all, where a file ended too early.
+"""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ def _of_processes(evidence: Evidence, processes: Sequence[Process], causes: Sequ
 
 
 def _waited_for_somebody(causes: Sequence[Cause], processes: Sequence[Process], evidence: Evidence) -> Verdict | None:
-    """Where some ranks gave up waiting, and another left with a mere code at the same moment: whom they waited for.
+    """Where some ranks gave up waiting, and another exited with only a code at the same moment: who they waited for.
 
     Waiting takes its time: whoever left just now is not the one, unless nobody else is found.
     """
@@ -245,8 +245,9 @@ def _left_the_others(first: Cause, causes: Sequence[Cause], processes: Sequence[
 
 
 def _in_context(cause: Cause, alone: bool, mpi: bool) -> Cause:
-    """A process that is alone has no peer to lose: its connection was to something else. Under MPI a code that Open MPI
-    itself ends ranks with, or that mpirun does, says little beside any other."""
+    """A single process has no peer to lose: its connection was to something else. Under MPI an exit code that Open MPI
+    itself uses to end ranks, or that mpirun does, says little next to any other.
+    """
     if (
         mpi
         and cause.code == "exit_code"
@@ -271,7 +272,7 @@ def _in_context(cause: Cause, alone: bool, mpi: bool) -> Cause:
 
 
 def _gone(evidence: Evidence) -> NodeEvidence | None:
-    """The node that went away; one that was asked to go says more than one that vanished.
+    """The node that was lost; one that was asked to leave explains more than one that vanished.
 
     Once a node is lost, whoever lent it asks the healthy ones of the gang to go too.
     """
