@@ -1,1 +1,1 @@
-"""Scoring, inside the processes that hold a model. Standard library, beside what the user's own environment has."""
+"""Scoring, inside the processes that hold a model. Needs the standard library and the user's own environment only."""

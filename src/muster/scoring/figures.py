@@ -1,4 +1,4 @@
-"""Figures of what is served: how many requests, how fast, how many failed; over the last minute and since the start."""
+"""Figures of serving: how many requests, how fast, how many failed; over the last minute and since the start."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _SLICE_S = 5.0
 _FIRST = 0.05
 _GROWTH = 1.15
 BOUNDS: List[float] = [_FIRST * _GROWTH**power for power in range(110)]
-"""Upper ends of the classes that values are counted in: neighbours differ by 15 %, up to some 200,000."""
+"""Upper bounds of the classes in which values are counted: neighbours differ by 15 %, up to some 200,000."""
 
 Counts = Dict[int, int]
 Clock = Callable[[], float]
 
 
 class Tally:
-    """Values counted in classes, to be sent on now and then."""
+    """Values counted in classes, to be sent from time to time."""
 
     def __init__(self) -> None:
         self._counts: Counts = {}
@@ -29,7 +29,7 @@ class Tally:
         self._counts[index] = self._counts.get(index, 0) + 1
 
     def take(self) -> Counts:
-        """What was added since the last call."""
+        """The counts since the last call."""
         counts, self._counts = self._counts, {}
         return counts
 
@@ -45,7 +45,7 @@ class Spread:
         self.merge({class_of(value): 1})
 
     def merge(self, counts: Mapping[int, int]) -> None:
-        """Add what another one counted."""
+        """Add the counts of another one."""
         number = int(self._clock() / _SLICE_S)
         if not self._slices or self._slices[-1][0] != number:
             self._slices.append((number, {}))
@@ -55,7 +55,7 @@ class Spread:
             current[index] = current.get(index, 0) + count
 
     def percentiles(self, *shares: float) -> List[float]:
-        """The values below which these shares of the last minute lie; 0 where there was nothing."""
+        """The values below which these shares of the last minute lie; 0 if there were none."""
         self._drop_old(int(self._clock() / _SLICE_S))
         merged: Counts = {}
         for _, counts in self._slices:
@@ -66,13 +66,13 @@ class Spread:
 
     @property
     def count(self) -> int:
-        """How many values there were in the last minute."""
+        """The number of values in the last minute."""
         self._drop_old(int(self._clock() / _SLICE_S))
         return sum(sum(counts.values()) for _, counts in self._slices)
 
     @property
     def mean(self) -> float:
-        """About the mean of the last minute: classes are counted by their upper ends."""
+        """The approximate mean of the last minute: classes are counted by their upper bounds."""
         total = self.count
         amount = sum(BOUNDS[index] * count for _, counts in self._slices for index, count in counts.items())
         return amount / total if total else 0.0
@@ -83,7 +83,7 @@ class Spread:
 
 
 def class_of(value: float) -> int:
-    """The class that a value is counted in."""
+    """The class in which a value is counted."""
     return min(bisect_left(BOUNDS, value), len(BOUNDS) - 1)
 
 
@@ -97,7 +97,7 @@ def _at(counts: Mapping[int, int], wanted: float) -> float:
 
 
 class Traffic:
-    """What came of the requests to one deployment."""
+    """The outcomes of the requests to one deployment."""
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock

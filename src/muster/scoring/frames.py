@@ -1,4 +1,4 @@
-"""Messages between the processes of one run: JSON lists, each after its length."""
+"""Messages between the processes of one run: JSON lists, each preceded by its length."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def send(connection: socket.socket, message: Message) -> None:
 
 
 def receive(connection: socket.socket) -> Message:
-    """The next message; raises Closed where there is none any more."""
+    """The next message; raises Closed when there are no more."""
     (length,) = _LENGTH.unpack(_exactly(connection, _LENGTH.size))
     if length > MOST_BYTES:
         raise Closed("what arrived is no message")

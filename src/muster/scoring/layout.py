@@ -1,4 +1,4 @@
-"""Where scripts find their models, as in Azure ML: AZUREML_MODEL_DIR, and below it each by its own name."""
+"""Where scripts find their models, as in Azure ML: AZUREML_MODEL_DIR, with each model below it by its own name."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, MutableMapping
 
 MODELS = "SERVED_MODELS"
-"""What the models are called: input to name, version and the name of the file or folder."""
+"""The models of a run: input to name, version and the name of the file or folder."""
 PATHS = "MUSTER_MODEL_PATHS"
-"""Where each model lies, by its name, for `Model.get_model_path`."""
+"""The path of each model, by its name, for `Model.get_model_path`."""
 _INPUT = "MUSTER_INPUT_"
 
 
 def tell(environ: "MutableMapping[str, str]" = os.environ) -> str:
-    """Set the variables that scripts read; returns the path of the model, the first of several."""
+    """Set the variables that scripts read; returns the path of the first model."""
     known = _known(environ)
     first = environ.get(_INPUT + "model", "")
     if not first:
@@ -45,7 +45,7 @@ def _known(environ: Mapping[str, str]) -> Dict[str, List[str]]:
 
 
 def _by_own_name(folder: Path, path: Path, own_name: str) -> Path:
-    """A folder with the model's folder under its own name, and with what is in it: scripts look for either."""
+    """A folder with the model's folder under its own name, and with its contents: scripts look for either."""
     if not own_name or own_name in (".", ".."):
         return path
     for entry in sorted(os.listdir(str(path))):
@@ -55,7 +55,7 @@ def _by_own_name(folder: Path, path: Path, own_name: str) -> Path:
 
 
 def _link(place: Path, target: Path) -> None:
-    """Several replicas may do it at once, each the same."""
+    """Several replicas may do this at once, each the same."""
     place.parent.mkdir(parents=True, exist_ok=True)
     staged = place.parent / ".{}.{}".format(place.name, os.getpid())
     os.symlink(str(target), str(staged))

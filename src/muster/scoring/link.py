@@ -1,4 +1,4 @@
-"""The way from a rank to its workspace's server: through the address that its agent keeps for it."""
+"""The connection from a rank to its workspace's server, through the address that its agent keeps for it."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _REFUSED = (400, 413, 422)
 
 
 class Unreachable(Exception):
-    """The server does not answer, or does not take what was sent: what is known goes on to be used."""
+    """The server does not answer, or does not accept what was sent: the last known state stays in use."""
 
 
 class Refused(Unreachable):
-    """The server will not take it, however often it is sent."""
+    """The server will never accept it, however often it is sent."""
 
 
 class Link:
-    """Calls about the own run. A new connection for each: they are rare, and the server may be another by then."""
+    """Calls about the process's own run. A new connection for each: calls are rare, and the server may have changed."""
 
     def __init__(self, environ: Optional[Mapping[str, str]] = None) -> None:
         given = os.environ if environ is None else environ

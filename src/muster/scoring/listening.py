@@ -1,4 +1,4 @@
-"""Connections of those who ask: bounded in what they send before they ask, and in how slowly they take the answer."""
+"""Client connections, with limits on how much they send before a request and how slowly they read the answer."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any, Dict, Type
 HEADER_BYTES = 64 << 10
 HEADER_S = 20.0
 MOST_UNFINISHED = 256
-"""Connections that wait for the end of a request's headers; beyond that the oldest goes."""
+"""Connections whose request headers are not complete; beyond that the oldest is closed."""
 TAKE_S = 120.0
-"""How long a client may leave what it was sent where it is."""
+"""How long a client may leave an answer unread."""
 _OTHER_FILES = 128
 _LEAST_CONNECTIONS = 64
 _BACKLOG = 2048
@@ -22,13 +22,13 @@ _LOCK_FILTER = 44
 GONE = "muster.gone"
 """In the scope of a request: the future that is done once the client has closed its connection."""
 _NOBODY = "198.51.100.1"
-"""The way to it is the way to everywhere."""
+"""An address that nobody has: the route to it is the default route."""
 
 
 def listener_on(host: str, port: int = 0) -> socket.socket:
-    """A socket that waits for connections, whoever takes them; never on more addresses than the one that is asked for.
+    """A socket that accepts connections for any process, on no more addresses than the one that is asked for.
 
-    A node whose address is not its own, because addresses are translated on the way, listens where it leads out.
+    A node whose address is translated on the way cannot listen on it, and listens on the address of its default route.
     """
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -44,7 +44,7 @@ def listener_on(host: str, port: int = 0) -> socket.socket:
 
 
 def keep_open_to_all(listener: socket.socket) -> None:
-    """Have the agent not close a port to those outside of the cluster's subnet: it is theirs to reach."""
+    """Have the agent leave a port open to clients outside of the cluster's subnet."""
     try:
         listener.setsockopt(socket.SOL_SOCKET, _LOCK_FILTER, 1)
     except OSError:
@@ -52,12 +52,12 @@ def keep_open_to_all(listener: socket.socket) -> None:
 
 
 def most_connections() -> int:
-    """As many as there are files to be opened, less what the process opens itself; others are asked to come again."""
+    """As many as files may be opened, less those that the process opens itself; further clients must come again."""
     return max(_LEAST_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _OTHER_FILES)
 
 
 def bounded() -> Type[Any]:
-    """The class that speaks HTTP, for uvicorn: its own, with bounds. The faster parser where there is one."""
+    """uvicorn's HTTP class, with limits added. Uses the faster parser if it is installed."""
     try:
         base = importlib.import_module("uvicorn.protocols.http.httptools_impl").HttpToolsProtocol
     except ImportError:
@@ -84,7 +84,7 @@ def _with_h11() -> Type[Any]:
     class BoundedHttp(_Bounds, base):  # type: ignore[misc, valid-type]
         def data_received(self, data: bytes) -> None:
             super().data_received(data)
-            # It counts the bytes of unfinished headers itself.
+            # This parser counts the bytes of unfinished headers itself.
             if self.conn.their_state is not idle:
                 self._settle()
             elif self._deadline is None and self.conn.trailing_data[0]:
@@ -94,7 +94,7 @@ def _with_h11() -> Type[Any]:
 
 
 class _Bounds:
-    """What both parsers have: a time for the headers, a number of those who dawdle, a time to take the answer."""
+    """Limits for both parsers: a time for the headers, a number of slow senders, a time to read the answer."""
 
     _unfinished: "Dict[_Bounds, None]" = {}
     _deadline: Any = None
@@ -157,6 +157,6 @@ class _Bounds:
 
 def _outward() -> str:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        # Nothing is sent: the kernel only chooses the way.
+        # Nothing is sent: the kernel only chooses the route.
         probe.connect((_NOBODY, 443))
         return str(probe.getsockname()[0])

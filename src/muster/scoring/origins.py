@@ -1,4 +1,4 @@
-"""Which web pages of other sites may ask a replica (`AML_CORS_ORIGINS`), as browsers want to be told."""
+"""Which web pages of other sites may call a replica (`AML_CORS_ORIGINS`), in the headers that browsers expect."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Origins:
         self._allowed: FrozenSet[str] = frozenset(part for part in given if part)
 
     def headers(self, asked: Mapping[str, str]) -> Dict[str, str]:
-        """What an answer says to a browser; nothing where no such page asked."""
+        """The headers of an answer for a browser; none if no such page asked."""
         origin = asked.get("origin", "")
         if not self._allowed or not origin:
             return {}
@@ -31,7 +31,7 @@ class Origins:
         return found
 
     def preflight(self, method: str, asked: Mapping[str, str]) -> Optional[Dict[str, str]]:
-        """What a browser is told that asks first, without a key, whether it may ask; None where nobody does."""
+        """The answer to a browser that asks first, without a key, whether it may call; None for any other request."""
         if method != "OPTIONS" or "access-control-request-method" not in asked or not self._allowed:
             return None
         said = {"access-control-allow-methods": _METHODS, "allow": _METHODS}

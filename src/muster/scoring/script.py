@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, Callable, List, Optional
 
 INIT_FAILED = 3
-"""The exit code of a process whose `init()` failed, as Azure ML's inference server has it."""
+"""The exit code of a process whose `init()` failed, the same as in Azure ML's inference server."""
 
 
 class BadScript(Exception):
-    """A script that cannot be used, and why."""
+    """A script that cannot be used, with the reason."""
 
 
 class Script:

@@ -1,4 +1,4 @@
-"""`python -m muster.scoring.batch SETTINGS`: what every rank of a batch scoring runs."""
+"""`python -m muster.scoring.batch SETTINGS`: the command that every rank of a batch scoring runs."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def main() -> int:
 def _coordinate(
     settings: Settings, root: str, files: Dict[str, int], form: str, num_ranks: int, listener: socket.socket
 ) -> Tuple[Coordinator, str, int]:
-    """Rank 0's other half: where it listens, and what it goes on from."""
+    """The part of rank 0 that listens for the others, and resumes what an earlier attempt published."""
     run = Run.get_context()
     size = work.size_of(settings, form)
     spool = Spool(Path(os.environ.get("TMPDIR", ".")) / "scored", work.plan_digest(files, form, size))
-    # What scripts write by themselves is not in the results: then nothing of an earlier attempt counts.
+    # The results do not contain what scripts write by themselves: then nothing of an earlier attempt counts.
     resumes = settings.output_action != work.SUMMARY
     spared = spool.resume(run.resume_dir if resumes else None)
     if spared:
@@ -60,7 +60,7 @@ def _coordinate(
 
 
 def _lead(coordinator: Coordinator, keeper: Keeper, connection: socket.socket, settings: Settings) -> int:
-    """Work like any rank in a thread beside the coordinator."""
+    """Work like any other rank, in a thread next to the coordinator."""
     codes = []
     thread = threading.Thread(target=lambda: codes.append(_work(keeper, connection, settings)), daemon=True)
     thread.start()

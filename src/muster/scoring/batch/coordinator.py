@@ -1,4 +1,4 @@
-"""Hands out mini-batches and takes in their results, in rank 0: the one place that knows what is done."""
+"""Hands out mini-batches and collects their results, in rank 0: the only place that knows what is done."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from muster.scoring.batch.spool import Spool
 from muster.scoring.batch.work import PER_FILE, Batch, Settings
 
 _AHEAD = 4
-"""Mini-batches for each rank that may be under way beyond the first that is not done."""
+"""Mini-batches per rank that may be under way beyond the first unfinished one."""
 _REPORT_S = 1.0
 
 
 class Result(NamedTuple):
-    """How one mini-batch went."""
+    """The outcome of one mini-batch."""
 
     rows: List[str]
     failed: int
     lost: bool
-    """All of it, after every try."""
+    """All items failed, after every try."""
 
 
 class Coordinator:
@@ -38,20 +38,20 @@ class Coordinator:
         self._run = run
         self._changed = threading.Condition()
         self._known: List[Batch] = []
-        """All mini-batches that were found so far."""
+        """All mini-batches found so far."""
         self._complete = False
         self._next = spool.done
         self._again: Deque[int] = deque()
         self._under_way: Dict[int, int] = {}
-        """Number of a mini-batch to the rank that has it."""
+        """Number of a mini-batch to the rank that works on it."""
         self._results: Dict[int, Result] = {}
-        """Those that wait for an earlier one."""
+        """Results that wait for an earlier one."""
         self._told = 0
         self.problem = ""
         threading.Thread(target=self._find, args=(work,), daemon=True).start()
 
     def serve(self, listener: socket.socket) -> None:
-        """Take connections from now on."""
+        """Accept connections from now on."""
         threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
 
     def finish(self, output: Path) -> None:
@@ -59,12 +59,12 @@ class Coordinator:
         try:
             self._finish(output)
         except Exception as error:
-            # A full disk, for instance: ranks that wait for the end are to hear of it.
+            # A full disk, for instance: ranks that wait for the end must hear of it.
             self._fail("the results cannot be written: {}".format(error))
         with self._changed:
             self._written = True
             self._changed.notify_all()
-            # A rank that died is Muster's to see: it ends the gang.
+            # Muster notices a rank that died, and ends the gang.
             self._changed.wait_for(lambda: self._told >= self._num_ranks)
 
     def _finish(self, output: Path) -> None:
@@ -81,7 +81,7 @@ class Coordinator:
             self._spool.publish(self._run, force=True)
 
     def _fail(self, problem: str) -> None:
-        """Give the whole up, for the first reason that there is."""
+        """Give up the whole scoring; the first reason counts."""
         with self._changed:
             self.problem = self.problem or problem
             self._changed.notify_all()
@@ -92,7 +92,7 @@ class Coordinator:
         return bool(self.problem) or (self._complete and self._spool.done == len(self._known))
 
     def _report(self) -> None:
-        """How far it is, for progress bars and the time left; and a checkpoint where one is due."""
+        """Report the progress, for progress bars and the time left; and publish a checkpoint where one is due."""
         total = len(self._known) if self._complete else None
         self._run.progress(self._spool.done, total, "mini-batches")
         self._spool.publish(self._run)
@@ -151,7 +151,7 @@ class Coordinator:
             self._changed.notify_all()
 
     def _give(self, rank: int) -> frames.Message:
-        """What a rank is to do now."""
+        """What a rank should do now."""
         with self._changed:
             if self._is_over():
                 self._changed.notify_all()
@@ -168,7 +168,7 @@ class Coordinator:
             return ["batch", *self._known[number].message()]
 
     def _take(self, message: frames.Message) -> None:
-        """A result of a rank: kept once, in order."""
+        """Take a rank's result: kept once, in order."""
         kind, number = frames.text(message[0]), frames.number(message[1])
         with self._changed:
             if self._under_way.pop(number, None) is None:
@@ -216,7 +216,7 @@ class Coordinator:
             )
 
     def _lose(self, rank: int) -> None:
-        """What a rank had when it went away is done by others."""
+        """Give the work of a rank that went away to others."""
         with self._changed:
             mine = sorted(number for number, holder in self._under_way.items() if holder == rank)
             for number in mine:

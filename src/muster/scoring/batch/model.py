@@ -1,4 +1,4 @@
-"""The process that holds the model: reads the next mini-batch while it scores one and sends another's results."""
+"""The process that holds the model: reads the next mini-batch while it scores one and sends the results of another."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from muster.scoring.batch.work import FILES, Batch, Settings, path_of
 from muster.scoring.script import INIT_FAILED, BadScript, Script, is_mlflow, load, mlflow_model
 
 Loaded = Tuple[Batch, Any, Optional[str]]
-"""A mini-batch, its data, or why that could not be read."""
+"""A mini-batch, its data, or the reason why it could not be read."""
 
 _MOST_PRINTED = 100
 _printed: Set[str] = set()
-"""Tracebacks that are in the log already."""
+"""Tracebacks that are already in the log."""
 
 
 def main() -> int:
@@ -43,7 +43,7 @@ def main() -> int:
     sender_lock = threading.Lock()
     sender = threading.Thread(target=_send, args=(connection, sending, sender_lock), daemon=True)
     sender.start()
-    # Said at once: what runs next may take the process down.
+    # Sent at once: what runs next may take the process down.
     _say(connection, ["ready"], sender_lock)
     while True:
         loaded = waiting.get()
@@ -83,7 +83,7 @@ def _score(script: Script, loaded: Loaded, sending: "queue.Queue[Optional[frames
 
 
 def _print_once(error: Exception) -> None:
-    """Where the script failed, without Muster's own call; further tries and mini-batches do not repeat it."""
+    """Print where the script failed, without Muster's own frames; the same failure later on is not printed again."""
     trace = error.__traceback__
     inner = trace.tb_next if trace is not None and trace.tb_next is not None else trace
     text = "".join(traceback.format_exception(type(error), error, inner))
@@ -108,7 +108,7 @@ def _read(connection: socket.socket, root: str, form: str, waiting: "queue.Queue
                 problem = "it cannot be read: {}".format(error)
             waiting.put((batch, data, problem))
     except frames.Closed:
-        # Whoever started this process is gone, and with it the reason to be.
+        # The parent process is gone, so there is nothing left to do.
         os._exit(1)
     waiting.put(None)
 

@@ -1,4 +1,4 @@
-"""One rank of a batch scoring: keeps the process with the model, feeds it, and repeats what it failed at."""
+"""One rank of a batch scoring: keeps the process with the model, feeds it, and retries what failed."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from muster.scoring.script import INIT_FAILED
 
 _WAIT_S = 0.05
 _AT_ONCE = 2
-"""One is scored while the next is read."""
+"""One is scored while the next is being read."""
 _BAD_STARTS = 3
 _SILENT_S = 30.0
-"""So long a rank that lost rank 0 waits to be ended, so that it is not taken for the culprit."""
+"""A rank that lost rank 0 waits this long to be ended, so that it is not taken for the culprit."""
 
 
 class InitFailed(Exception):
-    """The model could not be loaded: no further try helps."""
+    """The model could not be loaded: another try does not help."""
 
 
 @dataclass
 class Keeper:
-    """The process that holds the model, started again when it dies."""
+    """The process that holds the model, restarted when it dies."""
 
     settings: Settings
     root: str
@@ -53,14 +53,14 @@ class Keeper:
         frames.send(self.connection, message)
 
     def receive(self, wait_s: float) -> Optional[frames.Message]:
-        """The next message; None where none came in time. Raises Closed when the process has ended."""
+        """The next message, or None if none came in time. Raises Closed when the process has ended."""
         assert self.connection is not None
         if not select.select([self.connection], [], [], max(0.0, wait_s))[0]:
             return None
         return frames.receive(self.connection)
 
     def end(self) -> str:
-        """See to it that the process is gone; how it ended, in words."""
+        """Make sure that the process is gone; returns in words how it ended."""
         assert self.process is not None and self.connection is not None
         self.connection.close()
         if self.process.poll() is None:
@@ -76,20 +76,20 @@ class Keeper:
 
 @dataclass
 class Rank:
-    """What one rank has under way."""
+    """The work of one rank."""
 
     keeper: Keeper
     coordinator: socket.socket
     settings: Settings
     under_way: List[Batch] = field(default_factory=list)
-    """In the order in which the process got them."""
+    """In the order in which the process received them."""
     tries: Dict[int, int] = field(default_factory=dict)
     began: Optional[Tuple[int, float]] = None
-    """Which mini-batch is being scored, and since when."""
+    """The mini-batch that is being scored, and since when."""
     bad_starts: int = 0
 
     def work(self) -> str:
-        """Score until there is nothing left; returns why the whole was given up, or nothing."""
+        """Score until nothing is left; returns why the whole scoring was given up, or an empty text."""
         self.keeper.start()
         while True:
             answer = self._fill()
@@ -102,12 +102,12 @@ class Rank:
             self._listen()
 
     def _fill(self) -> Optional[frames.Message]:
-        """Ask for work as long as there is room; the answer that says that there is none any more."""
+        """Ask for work as long as there is room; returns the answer that says that there is none left."""
         while len(self.under_way) < _AT_ONCE:
             frames.send(self.coordinator, ["next"])
             answer = frames.receive(self.coordinator)
             if answer[0] == "done":
-                # What is still under way here belongs to a scoring that was given up.
+                # The work still under way here belongs to a scoring that was given up.
                 self.under_way.clear()
                 return answer
             if answer[0] != "batch":
@@ -120,7 +120,7 @@ class Rank:
         try:
             self.keeper.send(batch.message())
         except OSError:
-            pass  # it has died, which is seen when it is listened to
+            pass  # it has died, which the next read shows
 
     def _listen(self) -> None:
         limit = None if self.began is None else self.began[1] + self.settings.timeout_s - time.monotonic()
@@ -145,7 +145,7 @@ class Rank:
             number = frames.number(message[1])
             batch = next(item for item in self.under_way if item.number == number)
             self.under_way.remove(batch)
-            # The next one may have begun before this result was sent.
+            # The next one may have started before this result was sent.
             if self.began is not None and self.began[0] == number:
                 self.began = None
             if kind == "scored":
@@ -171,7 +171,7 @@ class Rank:
         frames.send(self.coordinator, message)
 
     def _recover(self, why: Optional[str]) -> None:
-        """Start the process anew; only what was being scored counts as tried."""
+        """Restart the process; only the mini-batch that was being scored counts as tried."""
         assert self.keeper.process is not None
         if why is not None:
             self.keeper.process.kill()
@@ -192,7 +192,7 @@ class Rank:
             self._failed(batch, why or said)
 
     def _let_go(self) -> None:
-        """Let the script shut down, if it is well."""
+        """Let the script shut down, if the process is still healthy."""
         try:
             self.keeper.send([])
             deadline = time.monotonic() + self.settings.timeout_s
@@ -206,7 +206,7 @@ class Rank:
 
 
 def reach(address: str, port: int, rank: int, patience_s: float = 600.0) -> socket.socket:
-    """A connection to rank 0, which may come up later than this one."""
+    """A connection to rank 0, which may start later than this rank."""
     deadline = time.monotonic() + patience_s
     while True:
         try:
@@ -223,7 +223,7 @@ def reach(address: str, port: int, rank: int, patience_s: float = 600.0) -> sock
 
 
 def wait_to_be_ended() -> None:
-    """Rank 0 is gone: Muster sees that and ends this rank too."""
+    """Rank 0 is gone: Muster notices that and ends this rank too."""
     print("muster: the connection to rank 0 ended", file=sys.stderr)
     time.sleep(_SILENT_S)
 

@@ -1,4 +1,4 @@
-"""What `run()` returned, as lines of text."""
+"""The result of `run()`, as lines of text."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, Iterable, List
 
 
 class BadResult(TypeError):
-    """What `run()` returned is no list of results."""
+    """`run()` returned something that is not a list of results."""
 
 
 def rows_of(result: Any) -> List[str]:
-    """A line for each result: of a DataFrame its rows as CSV, of anything else its elements."""
+    """A line for each result: the rows of a DataFrame as CSV, the elements of anything else."""
     if hasattr(result, "itertuples"):
         return [_csv(row) for row in result.itertuples(index=False)]
     if isinstance(result, (str, bytes)) or not hasattr(result, "__iter__"):
@@ -43,5 +43,5 @@ def _csv(row: Iterable[Any]) -> str:
 
 
 def _one_line(text: str) -> str:
-    """One result is one line in UTF-8, whatever it holds: a file's name may be no text."""
+    """One result is one line in UTF-8, whatever it contains: a file name may not be valid text."""
     return text.replace("\r", " ").replace("\n", " ").encode("utf-8", "replace").decode()

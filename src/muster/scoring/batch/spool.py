@@ -15,18 +15,18 @@ from muster.scoring.frames import number, texts
 _SPOOL, _PLAN = "results.jsonl", "plan.json"
 _EVERY_S = 5.0
 _GROWTH = 0.1
-"""A checkpoint copies all results so far, so that the next one waits until there are so many more."""
+"""A checkpoint copies all results so far; the next one waits until their number has grown by this share."""
 
 
 class Spool:
-    """The results so far; mini-batches come in order, so that their number says where to go on."""
+    """The results so far. Mini-batches come in order, so the number of finished ones says where to resume."""
 
     def __init__(self, folder: Path, plan: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._file = folder / _SPOOL
         self._plan = plan
         self.done = 0
-        """So many mini-batches, the first ones."""
+        """How many mini-batches are finished, counted from the first."""
         self.items = 0
         self.failed_items = 0
         self.failed_batches = 0
@@ -35,7 +35,7 @@ class Spool:
         self._out: Optional[TextIO] = None
 
     def resume(self, folder: Optional[Path]) -> int:
-        """Take up what an earlier attempt published; how many mini-batches that spares."""
+        """Take over the results that an earlier attempt published; returns how many mini-batches that saves."""
         if folder is not None and (folder / _PLAN).is_file() and (folder / _PLAN).read_text() == self._plan:
             shutil.copyfile(str(folder / _SPOOL), str(self._file))
             self._count()
@@ -43,7 +43,7 @@ class Spool:
         return self.done
 
     def _count(self) -> None:
-        """Read what is there; a line that was cut off is dropped, with all that follows."""
+        """Read the existing results; a line that was cut off is dropped, with everything after it."""
         good = 0
         with open(str(self._file), "rb") as lines:
             for line in lines:
@@ -60,7 +60,7 @@ class Spool:
             file.truncate(good)
 
     def append(self, batch: Batch, rows: List[str], failed: int, lost: bool) -> None:
-        """Keep the result of the next mini-batch."""
+        """Store the result of the next mini-batch."""
         assert self._out is not None and batch.number == self.done
         line = [batch.number, batch.items, failed, list(batch.names), rows, lost]
         self._out.write(json.dumps(line) + "\n")
@@ -77,7 +77,7 @@ class Spool:
             self._out.close()
 
     def publish(self, run: Any, force: bool = False) -> None:
-        """Publish what there is as a checkpoint, now and then."""
+        """Publish the results so far as a checkpoint, from time to time."""
         assert self._out is not None
         if run.checkpoint_dir is None or (time.monotonic() - self._published_at < _EVERY_S and not force):
             return
@@ -94,7 +94,7 @@ class Spool:
         self._published_at, self._published_bytes = time.monotonic(), size
 
     def write(self, output: Path, action: str, name: str) -> None:
-        """Write the results where the job's output is: one file, or one for each file of the input."""
+        """Write the results to the job's output: one file, or one for each file of the input."""
         assert self._out is not None
         self._out.close()
         output.mkdir(parents=True, exist_ok=True)
@@ -110,7 +110,7 @@ class Spool:
                     file.writelines(row + "\n" for row in rows)
             os.replace(str(staged), str(target))
         except OSError:
-            # Half of the results are nobody's, and would be kept with the run.
+            # Half of the results are of no use, and would be kept with the run.
             staged.unlink()
             raise
 

@@ -1,4 +1,4 @@
-"""Tables as pieces: CSV and JSON lines by bytes, Parquet by rows; a piece is read alone, as a DataFrame or as rows."""
+"""Tables in pieces: CSV and JSON lines by bytes, Parquet by rows; a piece is read alone, as a DataFrame or as rows."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ _SUFFIXES = {"csv": CSV, "jsonl": JSONL, "ndjson": JSONL, "parquet": PARQUET, "p
 _QUOTE = b'"'
 
 Piece = Tuple[int, int, int]
-"""Where it begins and ends, and how many rows it has."""
+"""Its begin and end, and its number of rows."""
 
 
 class BadTable(ValueError):
-    """A table that cannot be read, and why."""
+    """A table that cannot be read, with the reason."""
 
 
 def format_of(name: str) -> str:
-    """What a file's name says about it; empty where it says nothing."""
+    """The format that a file's name indicates; empty if it indicates none."""
     return _SUFFIXES.get(name.rpartition(".")[2].lower(), "") if "." in name else ""
 
 
 def pieces(path: str, form: str, rows: int) -> Iterator[Piece]:
-    """The pieces of one table, each of so many rows."""
+    """The pieces of one table, each with this many rows."""
     if form == PARQUET:
         total = _parquet(path).metadata.num_rows
         for begin in range(0, total, rows):
@@ -42,7 +42,7 @@ def pieces(path: str, form: str, rows: int) -> Iterator[Piece]:
         for line in file:
             place += len(line)
             if form == CSV:
-                # A line ends a row only outside of quotes.
+                # A line break ends a row only outside of quotes.
                 quoted ^= line.count(_QUOTE) % 2 == 1
             if quoted or not line.strip():
                 continue
@@ -76,7 +76,7 @@ def read(path: str, form: str, begin: int, end: int) -> Any:
 
 
 def _read_parquet(path: str, begin: int, end: int, pandas: Any) -> Any:
-    """Only the row groups that the rows lie in are read."""
+    """Reads only the row groups that contain the rows."""
     file = _parquet(path)
     first, groups, start = 0, [], None
     for index in range(file.metadata.num_row_groups):

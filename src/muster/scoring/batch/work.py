@@ -1,4 +1,4 @@
-"""What there is to score: files or tables, cut into mini-batches whose numbers are the same in every attempt."""
+"""The work of a batch scoring: files or tables, cut into mini-batches whose numbers are the same in every attempt."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ ACTIONS = (APPEND, PER_FILE, SUMMARY)
 
 @dataclass(frozen=True)
 class Settings:
-    """What one batch scoring is asked to do; travels as the command's one argument."""
+    """The settings of one batch scoring; passed as the command's only argument."""
 
     script: str = ""
     arguments: List[str] = field(default_factory=list)
     format: str = ""
-    """One of FORMATS; empty: as the names of the files say."""
+    """One of FORMATS; empty: by the names of the files."""
     mini_batch_size: int = 0
     """Files, or rows of a table; 0: 10 files or 1,000 rows."""
     output_action: str = APPEND
@@ -33,7 +33,7 @@ class Settings:
     max_retries: int = 2
     timeout_s: float = 60.0
     error_threshold: int = -1
-    """How many items may fail; -1: any number."""
+    """How many items may fail; -1: any number of them."""
     mini_batch_error_threshold: int = -1
 
     @staticmethod
@@ -52,9 +52,9 @@ class Batch:
     names: Tuple[str, ...]
     """Paths below the input."""
     items: int
-    """How many files or rows."""
+    """The number of files or rows."""
     begin: int = 0
-    """Of a table: where the piece begins, in bytes, or in rows for Parquet."""
+    """For a table: where the piece begins, in bytes, or in rows for Parquet."""
     end: int = 0
 
     def message(self) -> Message:
@@ -67,7 +67,7 @@ class Batch:
 
 
 def input_files(root: str) -> Dict[str, int]:
-    """Files below a folder by name, in order, with their sizes; hidden ones are left out. A file is its own name."""
+    """The files below a folder by name, in order, with their sizes, without hidden ones. A file is its own name."""
     path = Path(root)
     if path.is_file():
         return {path.name: path.stat().st_size}
@@ -82,12 +82,12 @@ def input_files(root: str) -> Dict[str, int]:
 
 
 def path_of(root: str, name: str) -> str:
-    """Where a file of the input lies."""
+    """The path of an input file."""
     return root if Path(root).is_file() else str(Path(root, name))
 
 
 def format_of(names: List[str], wanted: str) -> str:
-    """How the input is read: as asked, or as the files are called."""
+    """The format of the input: the one asked for, or the one that the file names indicate."""
     if wanted:
         return wanted
     kinds = {tables.format_of(name) for name in names}
@@ -95,7 +95,7 @@ def format_of(names: List[str], wanted: str) -> str:
 
 
 def plan_digest(files: Dict[str, int], form: str, size: int) -> str:
-    """Tells whether results belong to the same work: the same files, cut in the same way."""
+    """Shows whether results belong to the same work: the same files, cut in the same way."""
     told = json.dumps([form, size, list(files.items())])
     return hashlib.sha256(told.encode()).hexdigest()
 

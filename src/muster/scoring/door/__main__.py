@@ -1,4 +1,4 @@
-"""`python -m muster.scoring.door`: holds an endpoint's address, and keeps the process that answers there."""
+"""`python -m muster.scoring.door`: holds an endpoint's address, and keeps the process that answers there running."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ _GRACE_S = 27.0
 _LOOK_S = 5.0
 _BAD_STARTS = 20
 _FROZEN_S = 10.0
-"""Those who answer say something twice a second: one that is silent for so long does not run."""
+"""Workers and replicas report twice a second: one that is silent for this long is frozen."""
 _TAKE_S = 2.0
-"""How long they may leave what they are told where it is."""
+"""How long a worker may leave what it is sent unread."""
 _LOADING_S = 30.0
-"""How much longer a process may take to say its first word."""
+"""How much longer a process may take until its first report."""
 
 
 @dataclass
 class Worker:
-    """A process at the front door, and the line to it."""
+    """A process of the front door, and the connection to it."""
 
     process: "subprocess.Popen[bytes]"
     control: socket.socket
@@ -71,7 +71,7 @@ class Door:
         self._arrange()
 
     def work(self) -> int:
-        """Until it is told to end; returns the exit code."""
+        """Run until it is asked to end; returns the exit code."""
         port = self._listener.getsockname()[1]
         scheme = "https" if self._table.certificate else "http"
         print("endpoint {} answers on {}://{}:{}/score".format(self._table.endpoint, scheme, self._table.host, port))
@@ -98,7 +98,7 @@ class Door:
         return 0
 
     def _taken_over(self) -> Optional[socket.socket]:
-        """The listener of an earlier front door that died, out of the hands of the replica that had it."""
+        """The listener of an earlier front door that died, taken from the replica that held it."""
         for route in self._table.deployments:
             for backend in route.backends:
                 found = reach(backend)
@@ -120,9 +120,9 @@ class Door:
         return Worker(process, ours, time.monotonic())
 
     def _arrange(self) -> None:
-        """Have the only replica take connections itself, where there is one on this machine; otherwise the worker.
+        """Have the only replica take connections itself, if it is on this machine; otherwise the worker.
 
-        Whoever is to take them is told first: between two there may be both, and never none.
+        The one that should take them hears first: during a change both may take connections, but never neither.
         """
         with self._lock:
             self._looked_at = time.monotonic()
@@ -143,11 +143,11 @@ class Door:
         try:
             self._current.control.sendall(telling(accepts, self._text))
         except OSError:
-            # It has just died, or takes nothing and has half a line: the next one gets it.
+            # It has just died, or does not read and has received half a line: the next worker gets it.
             self._current.process.kill()
 
     def _read(self) -> None:
-        """Wait a moment for what those who answer say."""
+        """Wait a moment for reports from the worker and the replicas."""
         worker, before, began = self._current, self._said(), time.monotonic()
         with selectors.DefaultSelector() as selector:
             selector.register(worker.control, selectors.EVENT_READ, worker)
@@ -161,7 +161,7 @@ class Door:
         self._count_silence(worker, min(time.monotonic() - began, 2 * _POLL_S))
         now = self._said()
         if now.seen != before.seen or (now.waiting and not before.waiting):
-            # The first that waits may be what starts a replica.
+            # The first request that waits may have to start a replica.
             self._news.set()
         wanted = sole_replica(self._table)
         if wanted is not None and time.monotonic() - self._looked_at > _LOOK_S:
@@ -170,7 +170,7 @@ class Door:
                 self._arrange()
 
     def _count_silence(self, worker: Worker, seconds: float) -> None:
-        """End a worker that does not run any more; take connections for a replica that does not."""
+        """End a frozen worker; take over the connections of a frozen replica."""
         if worker.silence.passed(seconds, _FROZEN_S):
             print("muster: the front door's process does not run: it is ended")
             worker.process.kill()
@@ -203,7 +203,7 @@ class Door:
             return together([self._current.said, *(item.said for item in self._directs)], self._past)
 
     def _follow(self) -> None:
-        """In a thread: wait for other tables. While the server is away, the last one holds."""
+        """In a thread: wait for new tables. While the server is away, the last one stays valid."""
         while True:
             try:
                 what = "serving/routes?seen={}&wait_s={:g}".format(self._table.version, _WAIT_S)
@@ -230,7 +230,7 @@ class Door:
                 time.sleep(_AGAIN_S)
 
     def _end(self) -> None:
-        """Answer what is there, and go."""
+        """Answer the requests that are there, then end."""
         for worker in (self._current, self._next):
             worker.process.terminate()
         deadline = time.monotonic() + _GRACE_S
@@ -257,7 +257,7 @@ def _hear(worker: Worker) -> None:
 
 
 def _listener(table: Table) -> socket.socket:
-    """Where the endpoint was before, so that its address stays; elsewhere where that is taken."""
+    """The endpoint's earlier port, so that its address stays the same; another one if that is taken."""
     try:
         listener = listener_on(table.host, table.port)
     except OSError:

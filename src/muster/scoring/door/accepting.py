@@ -1,4 +1,4 @@
-"""Connections at an endpoint's address: taken in, not taken in any more, counted."""
+"""Connections at an endpoint's address: accepted, no longer accepted, counted."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ _HANDSHAKE_S = 10.0
 
 
 class Acceptor:
-    """Takes connections from a listener that others hold too, for one application.
+    """Takes connections from a listener that others hold as well, for one application.
 
-    Whoever stops leaves what waits in the listener to the others: nothing of it is lost.
+    When one stops, the connections that wait in the listener are left to the others: none is lost.
     """
 
     def __init__(self, uvicorn: Any, app: Any, server: Any) -> None:
         self._config = uvicorn.Config(app, **options())
         self._config.load()
         self._server = server
-        """The process's own uvicorn server: it keeps the clock, and its end is ours."""
+        """The process's own uvicorn server: it keeps the clock, and when it ends so do we."""
         self._listening: Any = None
         self._certificate = ""
         self.listener: Optional[socket.socket] = None
 
     async def start(self, listener: socket.socket, table: Table) -> None:
-        """Take connections of this listener, which is ours from now on; of none other."""
+        """Take connections from this listener only, which we own from now on."""
         self.stop()
         self._certificate = table.certificate
         tls = _context(table) if table.certificate else None
         while not self._server.started:
             await asyncio.sleep(_LOOK_S)
         self.listener = listener
-        # What is closed when no more are to be taken is a copy.
+        # A copy, because stop() closes it.
         self._listening = await asyncio.get_running_loop().create_server(
             self._protocol,
             sock=listener.dup(),
@@ -49,12 +49,12 @@ class Acceptor:
         self._server.servers.append(self._listening)
 
     async def follow(self, table: Table) -> None:
-        """Show another certificate to those who come, where the table has one."""
+        """Use the table's certificate for new connections, if it has a new one."""
         if self.listener is not None and table.certificate != self._certificate:
             await self.start(self.listener.dup(), table)
 
     def stop(self) -> None:
-        """Take no more connections; those that are there stay."""
+        """Take no more connections; the open ones stay."""
         if self._listening is not None:
             self._listening.close()
             self._server.servers.remove(self._listening)
@@ -65,7 +65,7 @@ class Acceptor:
 
     @property
     def connections(self) -> List[Any]:
-        """Those that are there."""
+        """The open connections."""
         return [item for item in self._server.server_state.connections if item.config is self._config]
 
     def _protocol(self) -> Any:
@@ -77,7 +77,7 @@ class Acceptor:
 def _context(table: Table) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    # The key is read from a file, and is to be in none: this one is memory, and goes with the block.
+    # The key comes from a file and must not be written to another: this one is memory, and goes with the block.
     with os.fdopen(os.memfd_create("certificate"), "w+b") as file:
         file.write((table.private_key + "\n" + table.certificate).encode())
         file.flush()
@@ -86,7 +86,7 @@ def _context(table: Table) -> ssl.SSLContext:
 
 
 def options() -> Any:
-    """How uvicorn speaks HTTP, at front doors and in replicas."""
+    """uvicorn's options for HTTP, in front doors and in replicas."""
     return {
         "log_level": "error", "access_log": False, "lifespan": "off", "server_header": False, "ws": "none",
         "http": bounded(), "limit_concurrency": most_connections(), "timeout_graceful_shutdown": 25,

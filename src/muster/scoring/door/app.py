@@ -1,4 +1,4 @@
-"""The front door's answers: who is let in, which deployment is asked, what is passed on."""
+"""The answers of the front door: who is let in, which deployment is asked, what is passed on."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Headers = List[Tuple[bytes, bytes]]
 
 MAX_BODY = 512 << 20
 _MOST_HEAD = HEADER_BYTES - (4 << 10)
-"""Of a request's address and headers; what a replica takes, less what is added on the way."""
+"""Bytes of a request's address and headers: the limit of a replica, less what is added on the way."""
 _CONNECT_S = 2.0
 MOST_DEATHS = 5
-"""Replicas that may die with a request inside before it is given up: it may be what ends them."""
+"""How many replicas may die while they run a request before it is given up: it may be the cause."""
 _MOST_COMING = 2 * MAX_BODY
-"""Bytes of bodies that are not whole yet, in all."""
+"""Bytes of all bodies that are not complete yet."""
 _AGAIN_S = 0.05
 _AGAIN: Headers = [(b"retry-after", b"1")]
 _LAST: Headers = [(b"connection", b"close")]
@@ -35,16 +35,16 @@ _OWN = frozenset(
         b"te", b"trailer", b"upgrade", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection",
     )
 )  # fmt: skip
-"""What of a request's or an answer's head is between two neighbours, and not passed on."""
+"""Headers of a request or an answer that are between two neighbours, and not passed on."""
 _MODEL_STATUS, _MODEL_REASON = b"ms-azureml-model-error-statuscode", b"ms-azureml-model-error-reason"
 _BROKEN_OFF = 502
-"""How an answer counts whose rest did not come. It lacks its last chunk, and its connection ends: clients see that."""
+"""How an incomplete answer counts. It lacks its last chunk, and its connection ends: clients notice that."""
 _PASSED_ON = (408, 429)
-"""Codes of a replica that mean the same at the front door."""
+"""Codes of a replica that mean the same at the front door and are passed on."""
 
 
 class Asked(NamedTuple):
-    """One request, whole."""
+    """One complete request."""
 
     method: str
     target: str
@@ -53,7 +53,7 @@ class Asked(NamedTuple):
 
 
 class Here(NamedTuple):
-    """The replica whose process this is."""
+    """The replica that runs in this process."""
 
     url: str
     key: str
@@ -63,7 +63,7 @@ class Here(NamedTuple):
 class App:
     """One endpoint. `client` is an aiohttp session, which keeps connections to replicas; `library` its module.
 
-    `here`: the replica in whose own process this answers; as the only one it is asked without a connection.
+    `here`: the replica in whose own process this runs; if it is the only one, it is asked without a connection.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class App:
         self._make_url = make_url
         self._here = here
         self.is_leaving = False
-        """Others take the connections: each of ours ends with the next answer, and its client comes to them."""
+        """Others take the connections now: each of ours ends with its next answer, and the client connects to them."""
         self._coming = 0
         self._copies: Set["asyncio.Task[None]"] = set()
         self.dispatchers: Dict[str, Dispatcher] = {}
@@ -82,7 +82,7 @@ class App:
         self.update(table)
 
     def update(self, table: Table) -> None:
-        """Another table: from now on requests go where it says."""
+        """Replace the table: from now on requests are routed by it."""
         self.table = table
         for route in table.deployments:
             if route.name in self.dispatchers:
@@ -113,7 +113,7 @@ class App:
             dispatcher = self._chosen(pinned, drawn)
             _check_room(dispatcher)
             body = await self._body(dispatcher.route, receive, headers)
-            # Who sends slowly has kept no place from others, and the table may be another by now.
+            # A slow sender has not occupied a slot, and the table may have changed since.
             dispatcher = self._chosen(pinned, drawn)
             _check_room(dispatcher)
             place = _Place(dispatcher)
@@ -130,14 +130,14 @@ class App:
                 dispatcher.traffic.note(status, time.monotonic() - began)
 
     def _chosen(self, pinned: Optional[str], drawn: float) -> Dispatcher:
-        """The deployment that answers; raises _Refusal where there is none."""
+        """The deployment that answers; raises _Refusal if there is none."""
         route = chosen(self.table, pinned, drawn)
         if route is None:
             raise _Refusal(404, _nowhere(self.table, pinned))
         return self.dispatchers[route.name]
 
     async def _body(self, route: Route, receive: Receive, headers: Mapping[str, str]) -> bytes:
-        """The whole body; raises _Refusal. What has come of it counts towards what is held of all."""
+        """The whole body; raises _Refusal. The bytes received so far count towards the limit for all bodies."""
         came = 0
 
         async def counted() -> Any:
@@ -168,7 +168,7 @@ class App:
         self._mirror(route, asked)
         if self._here is not None and [backend.url for backend in route.backends] == [self._here.url]:
             return await self._answer_here(self._here, dispatcher, asked, scope, receive, send)
-        # A client that goes away ends its request: the replica sees that and does not run it.
+        # When a client goes away its request ends: the replica notices and does not run it.
         work = asyncio.ensure_future(self._pass_on(dispatcher, asked, send))
         gone = asyncio.ensure_future(receive())
         try:
@@ -189,7 +189,7 @@ class App:
         copy.add_done_callback(self._copies.discard)
 
     async def _copy(self, dispatcher: Dispatcher, asked: Asked) -> None:
-        """The same request to another deployment; nobody gets its answer."""
+        """Send the same request to another deployment and drop its answer."""
         if dispatcher.open >= dispatcher.route.most_open:
             return
         began, status = time.monotonic(), 500
@@ -205,7 +205,7 @@ class App:
             dispatcher.traffic.note(status, time.monotonic() - began)
 
     async def _pass_on(self, dispatcher: Dispatcher, asked: Asked, send: Send) -> int:
-        """Have a replica answer; returns the code. One that died inside a request is replaced where that is allowed."""
+        """Have a replica answer; returns the code. If one dies during a request, another is asked where allowed."""
         loop, route, died = asyncio.get_running_loop(), dispatcher.route, 0
         deadline = loop.time() + route.timeout_ms / 1000
         while True:
@@ -231,7 +231,7 @@ class App:
                 said = "{} gave no answer within {:g} ms".format(route.name, route.timeout_ms)
                 return await _refuse(send, 408, said)
             except self._library.ClientConnectorError:
-                # Nothing was sent: another replica, or the same one a moment later, may have it.
+                # Nothing was sent: another replica, or the same one a moment later, may take it.
                 dispatcher.doubt(backend)
                 if loop.time() + _AGAIN_S >= deadline:
                     return await _refuse(send, 503, "no replica of {} is there".format(route.name))
@@ -239,7 +239,7 @@ class App:
             except (self._library.ClientError, OSError):
                 if outcome.begun:
                     return _BROKEN_OFF
-                # Its listener is kept for the process that takes its place, and whoever asks there waits for that one.
+                # Its listener is kept for its successor, and requests that arrive there wait for that one.
                 dispatcher.doubt(backend)
                 died += 1
                 if not route.idempotent:
@@ -293,17 +293,17 @@ class App:
         try:
             response = await asyncio.wait_for(answering, max(0.001, left_s))
         except self._library.ServerTimeoutError:
-            # No connection came about in time: the node is away.
+            # No connection was made in time: the node is away.
             outcome.unreached = True
             raise
         try:
             status, extra = _outward(response.status, response.reason or "")
             listed = passed_on(response.raw_headers) + extra
             length = response.headers.get("content-length")
-            # The front door puts in its own.
+            # The front door adds its own.
             listed = [(name, value) for name, value in listed if name != b"date"]
             if length is not None:
-                # The usual case: whole, so that a replica that dies in the middle costs nobody a half answer.
+                # The usual case: complete, so that a replica that dies in the middle leaves nobody with half an answer.
                 whole = await asyncio.wait_for(response.read(), max(0.001, left_s))
                 outcome.begun = True
                 await _say(send, status, whole if asked.method != "HEAD" else b"", listed)
@@ -318,7 +318,7 @@ class App:
             response.release()
 
     def figures(self) -> List[Figures]:
-        """What each deployment did."""
+        """The figures of each deployment."""
         found = []
         for name, dispatcher in self.dispatchers.items():
             traffic = dispatcher.traffic
@@ -344,15 +344,15 @@ class App:
 
 
 class Outcome:
-    """Whether something of an answer has reached the client: from then on nothing can be repeated."""
+    """Whether a part of an answer has reached the client: from then on nothing can be retried."""
 
     begun = False
     unreached = False
-    """Nothing of the request has reached a replica."""
+    """No part of the request has reached a replica."""
 
 
 class _Place:
-    """That of one request among those that a deployment takes at once."""
+    """The slot of one request among those that a deployment takes at once."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher: Optional[Dispatcher] = dispatcher
@@ -364,7 +364,7 @@ class _Place:
             self._dispatcher = None
 
     def left_with_the_end_of(self, send: Send) -> Send:
-        """Whoever has the whole answer may ask again at once, and finds the place free."""
+        """Free the slot with the last piece: a client with the whole answer may ask again at once and find it free."""
 
         async def work(message: Any) -> None:
             if message["type"] == "http.response.body" and not message.get("more_body"):
@@ -375,7 +375,7 @@ class _Place:
 
 
 class _Refusal(Exception):
-    """A request that no replica gets."""
+    """A request that is not passed on to any replica."""
 
     def __init__(self, status: int, message: str, headers: Optional[Headers] = None) -> None:
         super().__init__(message)
@@ -397,7 +397,7 @@ def _head_bytes(scope: Any) -> int:
 
 
 def _outward(status: int, reason: str) -> Tuple[int, Headers]:
-    """A replica's code as the endpoint answers it: what is no success is the model's, 424, with its own code beside."""
+    """A replica's code as the endpoint answers it: other than success it is the model's, 424, with its code added."""
     if status < 400 or status in _PASSED_ON:
         return status, []
     return 424, [(_MODEL_STATUS, str(status).encode()), (_MODEL_REASON, reason.encode("latin-1", "replace"))]
@@ -439,7 +439,7 @@ def _nowhere(table: Table, pinned: Optional[str]) -> str:
 
 
 def passed_on(headers: Sequence[Tuple[bytes, bytes]]) -> Headers:
-    """What of a head goes on to the next: all but what two neighbours say to each other, by their own word too."""
+    """The headers to pass on: all but those between two neighbours, including those that they name themselves."""
     lowered = [(name.lower(), value) for name, value in headers]
     named = {word.strip().lower() for name, value in lowered if name == b"connection" for word in value.split(b",")}
     return [(name, value) for name, value in lowered if name not in _OWN and name not in named]

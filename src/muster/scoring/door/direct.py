@@ -1,4 +1,4 @@
-"""The front door's way to the only replica of an endpoint, which then takes requests at its address itself."""
+"""The front door's connection to the only replica of an endpoint, which then takes requests at its address itself."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ _ANSWER_S = 2.0
 
 
 class Direct:
-    """A replica that has, or had, the endpoint's listener."""
+    """A replica that has the endpoint's listener, or had it."""
 
     def __init__(self, backend: Backend, line: Line, held: Optional[socket.socket]) -> None:
         self.backend = backend
         self.line = line
         self.held = held
-        """The listener that it has from an earlier front door, which is gone."""
+        """The listener that it holds from an earlier front door, which is gone."""
         self.said = said.Said()
         self.accepts = False
-        """It was told to take connections."""
+        """It was asked to take connections."""
         self.is_taking = False
-        """It does."""
+        """It takes connections."""
         self.silence = said.Silence()
         self._told = 0
 
     def tell(self, text: bytes, version: int, accepts: bool, listener: socket.socket) -> None:
-        """Send it the table; with the listener where it is to take connections from now on."""
+        """Send it the table; with the listener if it should take connections from now on."""
         handed = listener if accepts and not self.accepts else None
         self.accepts = accepts
         self.is_taking = self.is_taking and accepts
@@ -38,10 +38,10 @@ class Direct:
         try:
             self.line.send(telling(accepts, text), handed)
         except OSError:
-            pass  # it has just died, which whoever reads from it sees
+            pass  # it has just died, which the next read shows
 
     def read(self) -> bool:
-        """Take in what it says, once something has come; whether it now takes connections and did not before."""
+        """Read its reports once some have arrived; returns whether it has just begun to take connections."""
         fresh = False
         for text in self.line.receive():
             report = said.parse(text)
@@ -55,18 +55,18 @@ class Direct:
 
     @property
     def is_done(self) -> bool:
-        """It takes no connections, and has none."""
+        """It takes no more connections, and has none left."""
         return not self.accepts and self.said.seen >= self._told and not self.said.open.get(self.backend.url)
 
 
 def reach(backend: Backend) -> Optional[Direct]:
-    """The way to a replica; None where there is none from here."""
+    """Connect to a replica; None if it cannot be reached from here."""
     line = handover.reach(backend.run, backend.port)
     if line is None:
         return None
     try:
         line.send(Hello(backend.key, backend.url).line())
-        # Lines before the first table say nothing else than that it is there.
+        # Lines before the first table only show that it is there.
         if not select.select([line.connection], [], [], _ANSWER_S)[0] or not line.receive():
             raise Closed("no answer")
     except (Closed, OSError):

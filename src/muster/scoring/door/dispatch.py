@@ -1,4 +1,4 @@
-"""Requests to one deployment: how many may be open, which wait, and which replica gets the next."""
+"""Requests to one deployment: how many may be open, which wait, and which replica gets the next one."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from muster.scoring.door.table import Backend, Route, least_busy
 from muster.scoring.figures import Traffic
 
 _DOUBTED_S = 5.0
-"""After nobody was reached at a replica's address, or it died, before it is asked again while others are there."""
+"""How long a replica that died or could not be reached is avoided while there are others."""
 
 
 class Refused(Exception):
-    """A request that is not taken now: too many are open, or it has waited for too long."""
+    """A request that is not accepted now: too many are open, or it has waited too long."""
 
 
 class Lost(OSError):
-    """The replica that had a request is gone, and nothing says so on the connection: its node went away."""
+    """The replica that had a request is gone, and the connection does not show it: its node went away."""
 
 
 class Dispatcher:
-    """One deployment's replicas as the front door uses them. Lives on the event loop."""
+    """The replicas of one deployment, as the front door uses them. Lives on the event loop."""
 
     def __init__(self, route: Route) -> None:
         self.route = route
@@ -31,7 +31,7 @@ class Dispatcher:
         self._open_on: Dict[str, int] = {}
         self._waiting: "Deque[asyncio.Future[None]]" = deque()
         self._inside: "Dict[str, Set[asyncio.Task[Any]]]" = {}
-        """What waits for an answer, by the replica's address."""
+        """Tasks that wait for an answer, by the replica's address."""
         self._doubted: Dict[str, float] = {}
 
     @property
@@ -39,7 +39,7 @@ class Dispatcher:
         return len(self._waiting)
 
     def update(self, route: Route) -> None:
-        """The deployment as it is now: other replicas, other limits."""
+        """Take the deployment's new state: other replicas, other limits."""
         self.route = route
         for backend in route.backends:
             if backend.gone:
@@ -61,7 +61,7 @@ class Dispatcher:
                 self._open_on[backend.url] = self._open_on.get(backend.url, 0) + 1
                 self.traffic.queue_ms.add((loop.time() - began) * 1000)
                 return backend
-            # No replica at all is not a queue: it comes back, and the request may wait for it.
+            # Without any replica there is no queue: one will come back, and the request may wait for it.
             limit = until if any(not backend.gone for backend in self.route.backends) else deadline
             if not await self._wait(limit - loop.time()):
                 if loop.time() >= deadline:
@@ -69,11 +69,11 @@ class Dispatcher:
                 raise Refused("waited {:g} ms for a replica".format(self.route.queue_wait_ms))
 
     def doubt(self, backend: Backend) -> None:
-        """Nobody was reached there, or the replica died."""
+        """Note that the replica died, or could not be reached."""
         self._doubted[backend.url] = asyncio.get_running_loop().time() + _DOUBTED_S
 
     async def inside(self, backend: Backend, answer: Awaitable[int]) -> int:
-        """What a replica answers; raises Lost once the table says that it is gone."""
+        """The replica's answer; raises Lost once the table says that the replica is gone."""
         task = asyncio.current_task()
         assert task is not None
         tasks = self._inside.setdefault(backend.url, set())
@@ -98,19 +98,19 @@ class Dispatcher:
         self._wake_next()
 
     def open_on_run(self) -> Dict[str, int]:
-        """Requests that are inside replicas, by address."""
+        """Requests inside replicas, by address."""
         return dict(self._open_on)
 
     @staticmethod
     def _give_up(tasks: "Set[asyncio.Task[Any]]") -> None:
-        """Nobody answers those any more: who is cancelled and no longer among them knows why."""
+        """End these tasks, which nobody answers any more: one that is cancelled and not in the set knows why."""
         lost = list(tasks)
         tasks.clear()
         for task in lost:
             task.cancel()
 
     async def _wait(self, seconds: float) -> bool:
-        """Whether a replica may be free before the time is over."""
+        """Wait; returns whether a replica may have become free in time."""
         if seconds <= 0:
             return False
         turn: "asyncio.Future[None]" = asyncio.get_running_loop().create_future()
@@ -124,7 +124,7 @@ class Dispatcher:
             if turn in self._waiting:
                 self._waiting.remove(turn)
             elif not is_taken:
-                # It was its turn in the moment in which it gave up, or its client went.
+                # Its turn came just as it gave up, or as its client went away.
                 self._wake_next()
 
     def _wake_next(self) -> None:

@@ -1,6 +1,6 @@
-"""The way between a front door and a replica on the same machine, by which an endpoint's listener changes hands.
+"""The connection between a front door and a replica on the same machine, over which an endpoint's listener is passed.
 
-Lines of JSON over a socket without a place in the file system; a socket may travel with a line.
+Lines of JSON over a socket that is not in the file system; a socket may be sent with a line.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class Closed(Exception):
 
 
 class Hello(NamedTuple):
-    """What a front door says first."""
+    """The first line that a front door sends."""
 
     key: str
     url: str
-    """How it knows the replica."""
+    """The address by which it knows the replica."""
 
     def line(self) -> bytes:
         return json.dumps(self._asdict()).encode() + b"\n"
@@ -38,7 +38,7 @@ class Hello(NamedTuple):
 
 
 class Line:
-    """One end."""
+    """One end of the connection."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
@@ -54,14 +54,14 @@ class Line:
         self.connection.sendall(text)
 
     def send_if_read(self, text: bytes) -> None:
-        """Send a line unless the other end leaves what it got where it is; never waits."""
+        """Send a line unless the other end does not read; never waits."""
         try:
             self.connection.send(text, socket.MSG_DONTWAIT)
         except OSError:
             pass
 
     def receive(self) -> List[bytes]:
-        """The lines that came with the next piece; raises Closed."""
+        """The lines completed by the next piece; raises Closed."""
         numbers = array.array("i")
         try:
             piece, more, _, _ = self.connection.recvmsg(_PIECE, socket.CMSG_LEN(4 * numbers.itemsize))
@@ -79,7 +79,7 @@ class Line:
         return lines
 
     def taken(self) -> Optional[socket.socket]:
-        """The socket that came with what was received last, once."""
+        """The socket that came with the last piece, once."""
         found = self._handed.pop() if self._handed else None
         while self._handed:
             self._handed.pop().close()
@@ -90,7 +90,7 @@ class Line:
 
 
 def wait_for_door(run: str, port: int) -> Optional[socket.socket]:
-    """Where a front door finds a replica; None where there cannot be such a way."""
+    """Where a front door finds a replica; None if there can be no such connection."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         listener.bind(_name(run, port))
@@ -103,7 +103,7 @@ def wait_for_door(run: str, port: int) -> Optional[socket.socket]:
 
 
 def reach(run: str, port: int) -> Optional[Line]:
-    """The way to a replica; None where it is on another machine, in a container, or not there."""
+    """Connect to a replica; None if it is on another machine, in a container, or not there."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.settimeout(_CONNECT_S)
     try:
@@ -117,11 +117,11 @@ def reach(run: str, port: int) -> Optional[Line]:
 
 
 def is_own(connection: socket.socket) -> bool:
-    """Whether the other end is a process of the same user: names can be taken by anybody."""
+    """Whether the other end is a process of the same user: anybody can take a name."""
     found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     return bool(_CREDENTIALS.unpack(found)[1] == os.getuid())
 
 
 def _name(run: str, port: int) -> str:
-    # A name that begins with a zero byte is no file: it goes with its process, and is not seen in other containers.
+    # A name that begins with a zero byte is not a file: it goes with its process, and other containers do not see it.
     return "\0muster-replica-{}-{}".format(run, port)

@@ -1,4 +1,4 @@
-"""What those who answer at an endpoint's address tell of themselves, and all of that together. Pure."""
+"""The reports of the processes that answer at an endpoint's address, and their sum. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 @dataclass(frozen=True)
 class Figures:
-    """What came of the requests to one deployment, as the server takes it."""
+    """The outcomes of the requests to one deployment, as the server receives them."""
 
     deployment: str
     requests: int = 0
@@ -31,7 +31,7 @@ class Said:
     """One report."""
 
     seen: int = 0
-    """The version of the table that it goes by."""
+    """The version of the table that it follows."""
     open: Mapping[str, int] = field(default_factory=dict)
     """Requests inside replicas, by address."""
     figures: Tuple[Figures, ...] = ()
@@ -42,26 +42,26 @@ class Said:
         return sum(item.waiting for item in self.figures)
 
     def line(self) -> bytes:
-        """As it is sent."""
+        """The report as it is sent."""
         return json.dumps(asdict(self)).encode() + b"\n"
 
 
 class Silence:
-    """For how long somebody has said nothing, by the listener's own time.
+    """How long a process has been silent, by the listener's own time.
 
-    Whoever listens adds what passed between two looks: where it slept itself, that is not held against others.
-    `head_start_s`: how much longer the first word may take.
+    The listener adds the time between two looks: time in which it slept itself does not count against others.
+    `head_start_s`: how much longer the first report may take.
     """
 
     def __init__(self, head_start_s: float = math.inf) -> None:
         self._seconds = -head_start_s
 
     def end(self) -> None:
-        """A word came."""
+        """A report came."""
         self._seconds = 0.0
 
     def passed(self, seconds: float, most_s: float) -> bool:
-        """So much time went by: whether it was too much, which is told once until the next word."""
+        """Add the time that passed; returns whether the silence is too long, once until the next report."""
         self._seconds += seconds
         if self._seconds < most_s:
             return False
@@ -79,7 +79,7 @@ def parse(line: bytes) -> Optional[Said]:
 
 
 def together(reports: Sequence[Said], before: Sequence[Figures] = ()) -> Said:
-    """Several reports as one; `before`: what those counted who are gone."""
+    """Several reports as one; `before`: the counts of reporters that are gone."""
     open_on: Dict[str, int] = {}
     for report in reports:
         for address, count in report.open.items():
@@ -89,7 +89,7 @@ def together(reports: Sequence[Said], before: Sequence[Figures] = ()) -> Said:
 
 
 def merged(figures: Sequence[Figures]) -> List[Figures]:
-    """One entry for each deployment: counts are added, times are those of whoever has the most requests a second."""
+    """One entry per deployment: counts are added, times are from the reporter with the most requests a second."""
     found: Dict[str, Figures] = {}
     for item in figures:
         known = found.get(item.deployment)
@@ -98,7 +98,7 @@ def merged(figures: Sequence[Figures]) -> List[Figures]:
 
 
 def past(figures: Sequence[Figures]) -> List[Figures]:
-    """What stays of figures when whoever reported them is gone: what was counted."""
+    """What remains of figures when their reporter is gone: the counts."""
     return [Figures(item.deployment, item.requests, item.failed, item.codes) for item in figures]
 
 

@@ -1,4 +1,4 @@
-"""Where requests go: deployments with their shares of the traffic, their replicas, who may ask. Pure."""
+"""Where requests go: deployments with their shares of the traffic, their replicas, and credentials. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Container, Dict, Mapping, Optional, Sequence, Tuple
 
 PIN = "azureml-model-deployment"
-"""The header that names the deployment that is to answer."""
+"""The header that names the deployment that should answer."""
 TOKEN_PREFIX = "muster_endpoint_"
 
 
@@ -23,7 +23,7 @@ class Backend:
     ready: bool
     key: str
     gone: bool = False
-    """Its node is lost, or its run is between two attempts: nobody answers there any more."""
+    """Its node is lost, or its run is between two attempts: nobody answers there now."""
 
     @property
     def url(self) -> str:
@@ -39,22 +39,22 @@ class Route:
     mirror: int
     timeout_ms: float
     concurrency: int
-    """Requests that one replica gets at once."""
+    """Requests that one replica gets at the same time."""
     queue_wait_ms: float
     idempotent: bool
     backends: Tuple[Backend, ...]
     sleeps: bool = False
-    """Without requests it has no replica; the next one starts it."""
+    """Without requests it has no replicas; the next request starts one."""
 
     @property
     def most_open(self) -> int:
-        """Requests that may be under way or wait: twice as many as the replicas take at once."""
+        """Requests that may be running or waiting: twice as many as the replicas take at once."""
         return 2 * self.concurrency * max(1, len(self.backends))
 
 
 @dataclass(frozen=True)
 class Table:
-    """All that the front door knows."""
+    """Everything that the front door knows."""
 
     version: int
     endpoint: str
@@ -63,17 +63,17 @@ class Table:
     """Where it listened before; 0: nowhere yet."""
     keys: Tuple[str, ...]
     token_key: str
-    """What signs tokens; empty where keys open the endpoint."""
+    """The key that signs tokens; empty where keys open the endpoint."""
     deployments: Tuple[Route, ...]
     public: bool = False
-    """Whoever made the endpoint said where it listens: it answers there from anywhere."""
+    """The endpoint's author chose the address: it answers there from anywhere."""
     certificate: str = ""
     """Empty: plain HTTP."""
     private_key: str = field(default="", repr=False)
 
 
 def parse(given: Mapping[str, Any]) -> Table:
-    """The table as the server sent it; one of a newer version may say more, which is left out."""
+    """The table as the server sent it; unknown fields, from a newer version, are left out."""
     deployments = tuple(
         Route(**{**_known(Route, route), "backends": tuple(Backend(**_known(Backend, it)) for it in route["backends"])})
         for route in given["deployments"]
@@ -88,20 +88,20 @@ def _known(kind: Any, given: Mapping[str, Any]) -> Dict[str, Any]:
 
 @dataclass(frozen=True)
 class Told:
-    """What those who answer at an endpoint's address are told."""
+    """A message to a process that answers at an endpoint's address."""
 
     accepts: bool
-    """Whether they take connections."""
+    """Whether it should take connections."""
     table: Table
 
 
 def telling(accepts: bool, text: bytes) -> bytes:
-    """The line that says so; `text` is the table as the server sent it."""
+    """The message as a line; `text` is the table as the server sent it."""
     return b'{"accepts": %s, "table": %s}\n' % (b"true" if accepts else b"false", text)
 
 
 def told(line: bytes) -> Told:
-    """The same, read."""
+    """The message of a line."""
     given = json.loads(line)
     return Told(bool(given["accepts"]), parse(given["table"]))
 
@@ -109,7 +109,7 @@ def told(line: bytes) -> Told:
 def sole_replica(table: Table) -> Optional[Backend]:
     """The replica that may take requests at the endpoint's own address: the only one of the only deployment.
 
-    None where requests may be repeated: that needs somebody who has them and outlives the replica.
+    None where requests may be repeated: that needs a process that keeps them and outlives the replica.
     """
     if len(table.deployments) != 1:
         return None
@@ -141,7 +141,7 @@ def mirrored(table: Table, route: Route, drawn: float) -> Optional[Route]:
 
 
 def admits(table: Table, authorization: str, now: float) -> bool:
-    """Whether what a request shows opens the endpoint: one of its keys, or a token that has not expired."""
+    """Whether a request's credentials open the endpoint: one of its keys, or a token that has not expired."""
     kind, _, shown = authorization.partition(" ")
     if kind.lower() != "bearer" or not shown:
         return False
@@ -151,7 +151,7 @@ def admits(table: Table, authorization: str, now: float) -> bool:
 
 
 def token_for(endpoint: str, token_key: str, expires_at: int) -> str:
-    """A token that opens an endpoint until then; the server makes the same."""
+    """A token that opens an endpoint until this time; the server makes the same."""
     signed = hmac.new(token_key.encode(), "{}/{}".format(endpoint, expires_at).encode(), hashlib.sha256).hexdigest()
     return "{}{}.{}".format(TOKEN_PREFIX, expires_at, signed)
 
@@ -169,8 +169,8 @@ def least_busy(
 ) -> Optional[Backend]:
     """The replica that gets the next request; None while each has as many as it takes.
 
-    One that is being started again is asked only where no other is there: its listener keeps what comes meanwhile.
-    One that could not be reached a moment ago (`doubted`) is asked where all that are ready are like it.
+    One that is restarting is asked only if there is no other: its listener keeps what comes meanwhile.
+    One that could not be reached a moment ago (`doubted`) is asked only if that is true of all that are ready.
     """
     ready = [backend for backend in backends if backend.ready and not backend.gone]
     if doubted:

@@ -1,4 +1,4 @@
-"""The process that answers at the front door. One waits beside it, loaded, to take over at once when it dies."""
+"""The process that answers at the front door. A second one waits, loaded, to take over at once when it dies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from muster.scoring.door.said import Said
 from muster.scoring.door.table import Table, Told, told
 
 NO_LIBRARIES = 4
-"""The exit code where the environment lacks what answers or asks by HTTP."""
+"""The exit code if the environment lacks the libraries for an HTTP server or client."""
 REPORT_S = 0.5
 _TABLE_BYTES = 1 << 26
 
@@ -37,8 +37,8 @@ def main() -> int:
     try:
         importlib.import_module("uvloop").install()
     except ImportError:
-        pass  # slower, and otherwise the same
-    # Until it is its turn, which the first table says.
+        pass  # slower, but otherwise the same
+    # Wait for the first table: it comes when this process takes over.
     first = _first_line(control)
     if not first:
         return 0
@@ -47,7 +47,7 @@ def main() -> int:
 
 
 def _first_line(control: socket.socket) -> bytes:
-    """Up to the first newline and no further: the rest is for the event loop."""
+    """Read up to the first newline and no further: the rest is for the event loop."""
     found = b""
     while not found.endswith(b"\n"):
         ahead = control.recv(1 << 16, socket.MSG_PEEK)
@@ -58,14 +58,14 @@ def _first_line(control: socket.socket) -> bytes:
 
 
 def make_session() -> Any:
-    """What asks replicas: an aiohttp session, inside an event loop."""
+    """The HTTP client for replicas: an aiohttp session, inside an event loop."""
     aiohttp = importlib.import_module("aiohttp")
     connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=30.0)
     return aiohttp.ClientSession(connector=connector, auto_decompress=False)
 
 
 def make_app(table: Table, session: Any, here: Any = None) -> App:
-    """What answers, by a table as it was sent."""
+    """The application for a table, as it was sent."""
     url = importlib.import_module("yarl").URL
     library = importlib.import_module("aiohttp")
     return App(table, session, library, lambda text: url(text, encoded=True), here)
@@ -80,7 +80,7 @@ async def _serve(uvicorn: Any, listener: socket.socket, control: socket.socket, 
             asyncio.ensure_future(_follow(app, acceptor, listener, control, first)),
             asyncio.ensure_future(_report(app, control)),
         ]
-        # It has no listener of its own: the acceptor takes connections as it is told.
+        # It has no listener of its own: the acceptor takes connections when asked to.
         await server.serve(sockets=[])
         for task in work:
             task.cancel()
@@ -97,7 +97,7 @@ async def _apply(app: App, acceptor: Acceptor, listener: socket.socket, given: T
 
 
 async def _follow(app: App, acceptor: Acceptor, listener: socket.socket, control: socket.socket, first: Told) -> None:
-    """Take tables as they come; without whoever sends them this process ends."""
+    """Follow new tables as they come; when their sender is gone this process ends."""
     await _apply(app, acceptor, listener, first)
     reader, _ = await asyncio.open_connection(sock=control.dup(), limit=_TABLE_BYTES)
     while line := await reader.readline():
@@ -113,7 +113,7 @@ async def _report(app: App, control: socket.socket) -> None:
 
 
 def report_of(app: App) -> Said:
-    """What is told to whoever sends the tables."""
+    """The report to the sender of the tables."""
     return Said(app.table.version, app.open_by_address(), tuple(app.figures()))
 
 

@@ -32,7 +32,7 @@ _LAST = {"connection": "close"}
 _MOST_ID = 100
 _SERVER_VERSION = b"muster"
 _GONE, _LATE = Outcome(None), Outcome(None)
-"""In place of what the model makes of a request: the client went, or its time passed."""
+"""In place of the model's answer: the client went away, or its time was over."""
 
 
 class Asked(NamedTuple):
@@ -43,11 +43,11 @@ class Asked(NamedTuple):
     query: str
     headers: Mapping[str, str]
     gone: "Optional[asyncio.Future[Any]]" = None
-    """Done once the client has closed its connection; None: `receive` tells."""
+    """Done once the client has closed its connection; None: `receive` reports it."""
 
 
 class App:
-    """One replica's answers. Plain ASGI: between the listener and the model there is nothing else."""
+    """The answers of one replica. Plain ASGI: nothing else is between the listener and the model."""
 
     def __init__(self, settings: Settings, model: Model, runner: Runner, book: Optional[Book] = None) -> None:
         self._book = book if book is not None and (book.has(REQUEST) or book.has(RESPONSE)) else None
@@ -79,7 +79,7 @@ class App:
         await send({"type": "http.response.body", "body": b"" if asked.method == "HEAD" else answer.body})
 
     def _sample(self, asked: Asked, receive: Receive) -> Optional[Sample]:
-        """The request, where it is one of those that are kept."""
+        """The request as a sample, if it is one of those that are kept."""
         if self._book is None or asked.method != "POST" or not self._book.is_sampled():
             return None
         return Sample(self._book, asked.method, asked.path, asked.headers, receive)
@@ -162,7 +162,7 @@ class App:
             raise _Untaken(408, "the body did not come within {:g} ms".format(wait_ms)) from None
 
     async def _run(self, data: Any, asked: Asked, receive: Receive) -> Answer:
-        """Have the model answer, in time and as long as the client waits for it."""
+        """Have the model answer, within the time limit and as long as the client waits for it."""
         try:
             waiting = self._runner.submit(data, asked.headers)
         except Full:
@@ -192,7 +192,7 @@ class App:
 
 
 class _Untaken(Exception):
-    """A body that is not taken in; the rest of it is not read either."""
+    """A body that is not accepted; the rest of it is not read."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -200,7 +200,7 @@ class _Untaken(Exception):
 
 
 async def _send_pieces(answer: Answer, headers: List[Tuple[bytes, bytes]], receive: Receive, send: Send) -> None:
-    """Send an answer as it comes. One whose rest does not come lacks its last chunk: clients see that."""
+    """Send an answer as it comes. An incomplete one lacks its last chunk: clients notice that."""
     stream = answer.stream
     gone: "asyncio.Future[Any]" = asyncio.ensure_future(receive())
     gone.add_done_callback(lambda _: stream.close())
@@ -262,7 +262,7 @@ def _ids(headers: Mapping[str, str]) -> Dict[str, str]:
 
 
 def _query_json(query: str) -> str:
-    """Query parameters as JSON text, each value parsed where it is JSON; repeated ones as a list."""
+    """Query parameters as JSON text, each value parsed if it is JSON; repeated ones as a list."""
     found: Dict[str, Value] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
         try:

@@ -1,4 +1,4 @@
-"""Requests wait here for the one thread that runs the model; with batching, some of them together."""
+"""Requests wait here for the one thread that runs the model; with batching, several are run together."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from muster.scoring.serve.models import Model
 from muster.scoring.serve.streaming import Stream, pieces_of
 
 _TOGETHER_S = 0.002
-"""How long an answer may wait for those after it, with which it is handed over."""
+"""How long an answer may wait for the next ones, to be handed over with them."""
 
 
 class Outcome(NamedTuple):
-    """What came of one request."""
+    """The outcome of one request."""
 
     value: Any
     error: Optional[BaseException] = None
@@ -27,7 +27,7 @@ class Outcome(NamedTuple):
 
 
 class Waiting:
-    """One request on its way."""
+    """One request that waits for the model, or is run."""
 
     __slots__ = ("abandoned", "arrived", "data", "done", "headers")
 
@@ -37,21 +37,21 @@ class Waiting:
         self.done = done
         self.arrived = time.monotonic()
         self.abandoned = False
-        """The client is gone, or got its answer already: the model need not look at it."""
+        """The client is gone, or has its answer already: the model need not run it."""
 
     def give_up(self, outcome: Outcome) -> None:
-        """Nobody waits for the model any more."""
+        """Nobody waits for the model's answer any more."""
         self.abandoned = True
         if not self.done.done():
             self.done.set_result(outcome)
 
 
 class Full(Exception):
-    """More requests wait than may."""
+    """More requests wait than are allowed."""
 
 
 class Work:
-    """What the model had to do, since it was last asked for."""
+    """The model's work since the last call of `take`."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -61,7 +61,7 @@ class Work:
         self._failed = 0
 
     def note(self, queue_s: Iterable[float], took_s: float, failed: int) -> None:
-        """Requests that were run together."""
+        """Count requests that were run together."""
         with self._lock:
             count = 0
             for waited_s in queue_s:
@@ -73,7 +73,7 @@ class Work:
             self._failed += failed
 
     def take(self) -> Dict[str, Any]:
-        """As it is sent to whoever keeps the replica."""
+        """The figures as they are sent to the supervisor."""
         with self._lock:
             taken = {
                 "queue_ms": self._queue_ms.take(), "run_ms": self._run_ms.take(), "batches": self._batches,
@@ -84,7 +84,7 @@ class Work:
 
 
 class Runner:
-    """Runs the model in one thread, so that the listener stays free to take and refuse requests."""
+    """Runs the model in one thread, so that the listener stays free to accept and refuse requests."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class Runner:
         self._thread.start()
 
     def submit(self, data: Any, headers: Mapping[str, str]) -> Waiting:
-        """Put a request in line; raises Full."""
+        """Queue a request; raises Full."""
         if self._queue.qsize() >= self._most:
             raise Full
         waiting = Waiting(data, headers, self._loop.create_future())
@@ -117,11 +117,11 @@ class Runner:
 
     @property
     def waiting(self) -> int:
-        """How many requests wait for the model."""
+        """The number of requests that wait for the model."""
         return self._queue.qsize()
 
     def close(self) -> None:
-        """End the thread, once the model is done with what it has."""
+        """End the thread, once the model has finished its current requests."""
         self._queue.put(None)
         self._thread.join()
 
@@ -133,7 +133,7 @@ class Runner:
             began = time.monotonic()
             outcomes = self._batch(taken) if self._max_batch > 1 else self._each(taken)
             self._note(taken, outcomes, began)
-            # One call for all of them: waking the listener costs more than an answer.
+            # One call for all of them: waking the event loop costs more than an answer.
             self._loop.call_soon_threadsafe(_deliver, outcomes)
 
     def _note(self, taken: List[Waiting], outcomes: List[Tuple[Waiting, Outcome]], began: float) -> None:
@@ -147,8 +147,8 @@ class Runner:
             at += outcome.took_s
 
     def _take(self) -> List[Waiting]:
-        """The next requests: all that wait, or as many as fit a batch, the first of which waits a little for others."""
-        # Without batching a few at once, whose answers are handed over together where the model is fast.
+        """The next requests: all that wait, or as many as fit in a batch, whose first one waits a little for others."""
+        # Without batching a few at once, whose answers are handed over together if the model is fast.
         most = self._max_batch if self._max_batch > 1 else 8
         while True:
             item = self._queue.get()
@@ -171,12 +171,12 @@ class Runner:
                 return taken
 
     def _each(self, taken: List[Waiting]) -> List[Tuple[Waiting, Outcome]]:
-        """One after the other. An answer in pieces begins before it is whole, and the model works on it to its end."""
+        """Run one after the other. A stream starts before it is complete, and keeps the model until its end."""
         outcomes: List[Tuple[Waiting, Outcome]] = []
         began = time.monotonic()
         for item in taken:
             if item.abandoned:
-                # Its client went, or its time passed, while those before it were run.
+                # Its client went away, or its time was over, while those before it were run.
                 continue
             outcome = self._one(item, item.data)
             outcomes.append((item, outcome))
@@ -195,12 +195,12 @@ class Runner:
             if pieces is not None:
                 value = Stream(self._loop, pieces, value, self._patience_s)
         except BaseException as error:
-            # Whatever a script raises is its request's error: without this thread nobody would be answered again.
+            # Whatever a script raises is its request's error: without this thread no request would be answered again.
             return _failed(error, began)
         return Outcome(value, None, time.perf_counter() - began)
 
     def _batch(self, taken: List[Waiting]) -> List[Tuple[Waiting, Outcome]]:
-        """All together; where that fails, each alone, so that a poisoned one fails alone."""
+        """Run all together; if that fails, each alone, so that a bad one fails alone."""
         began = time.perf_counter()
         try:
             results = list(self._model.run([item.data for item in taken]))
@@ -218,7 +218,7 @@ class Runner:
 
 
 def _failed(error: BaseException, began: float) -> Outcome:
-    """A request that failed. The log has where in the script, unless the client sent what the model cannot take."""
+    """A request that failed. The log shows where in the script, unless the client sent a bad input."""
     if not isinstance(error, BadInput):
         traceback.print_exception(type(error), error, error.__traceback__)
     return Outcome(None, error, time.perf_counter() - began)

@@ -1,4 +1,4 @@
-"""Tensors as bytes behind the JSON of a request: the extension of the Open Inference Protocol that clients use."""
+"""Tensors as bytes after the JSON of a request: the extension of the Open Inference Protocol that clients use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CODES = {
 
 
 def size_of(item: Any) -> Optional[int]:
-    """How many bytes an input has behind the JSON; None where its data is in it."""
+    """How many bytes of an input follow the JSON; None if its data is in the JSON."""
     given = item.get("parameters") if isinstance(item, dict) else None
     size = given.get("binary_data_size") if isinstance(given, dict) else None
     if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < 0):
@@ -23,7 +23,7 @@ def size_of(item: Any) -> Optional[int]:
 
 
 def decoded(item: Any, data: bytes) -> List[Any]:
-    """An input's values, little-endian; those of BYTES each behind its length."""
+    """An input's values, little-endian; those of BYTES are each preceded by their length."""
     kind = item.get("datatype")
     if kind == "BYTES":
         return _texts(data)

@@ -1,4 +1,4 @@
-"""Takes in the body of a request: no more than is allowed, and not from a client that dawdles."""
+"""Reads the body of a request: no more than is allowed, and not from a client that is too slow."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, Awaitable, Callable, List, Mapping
 Receive = Callable[[], Awaitable[Any]]
 
 _LEAST_RATE = 16 << 10
-"""Bytes a second; who sends less than that past the first wait keeps a place from others."""
+"""Bytes a second; a client that sends less than that after the first wait blocks others."""
 
 
 class BadInput(ValueError):
-    """A request that the model cannot take: the client's fault."""
+    """A request that the model cannot accept: the client's fault."""
 
 
 class Gone(Exception):
@@ -21,17 +21,17 @@ class Gone(Exception):
 
 
 class TooLarge(Exception):
-    """The body has more bytes than are taken."""
+    """The body has more bytes than are accepted."""
 
 
 class TooSlow(Exception):
-    """The body does not come."""
+    """The body does not arrive in time."""
 
 
 async def body_of(receive: Receive, headers: Mapping[str, str], most: int, wait_s: float) -> bytes:
-    """The whole body. One piece, which is usual, is not copied.
+    """The whole body. A single piece, the usual case, is not copied.
 
-    `wait_s`: how long to wait for it; each 16 kB that came give a second more.
+    `wait_s`: how long to wait for it; each 16 kB received extend it by a second.
     """
     if _announced(headers) > most:
         raise TooLarge
@@ -53,7 +53,7 @@ async def body_of(receive: Receive, headers: Mapping[str, str], most: int, wait_
 
 
 async def _within(receive: Receive, left_s: float) -> Any:
-    """What comes next; without a task of its own, since most bodies are there already when they are asked for."""
+    """The next message; without a task of its own, since most bodies have arrived already when they are needed."""
     task: Any = asyncio.current_task()
     others = _cancels_of(task)
     is_late = False
@@ -71,7 +71,7 @@ async def _within(receive: Receive, left_s: float) -> Any:
             raise
         _take_back_cancel(task)
         if _cancels_of(task) > others:
-            # Somebody else wants the request to end too, and that goes first.
+            # Somebody else wants the request to end too, and has precedence.
             raise
         raise TooSlow from None
     finally:
@@ -79,12 +79,12 @@ async def _within(receive: Receive, left_s: float) -> Any:
 
 
 def _cancels_of(task: Any) -> int:
-    """How often a task was told to end; Python before 3.11 does not count."""
+    """How often a task was asked to end; Python before 3.11 does not count."""
     return int(task.cancelling()) if hasattr(task, "cancelling") else 0
 
 
 def _take_back_cancel(task: Any) -> None:
-    """Without this, a time limit of its own further up (`asyncio.timeout`) takes the alarm for somebody else's wish."""
+    """Without this, an outer time limit (`asyncio.timeout`) takes the alarm for somebody else's cancellation."""
     if hasattr(task, "uncancel"):
         task.uncancel()
 

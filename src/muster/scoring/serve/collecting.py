@@ -1,6 +1,6 @@
-"""What is kept of requests and answers: a sample, as JSON lines, sent to the workspace by a thread of its own.
+"""Collected requests and answers: a sample, as JSON lines, sent to the workspace by a separate thread.
 
-Nothing here holds up a request: what cannot be sent in time is dropped, and counted.
+Nothing here delays a request: events that cannot be sent in time are dropped, and counted.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _SEND_S = 5.0
 _AGAIN_S = 2.0
 _CLOSE_S = 5.0
 _MOST_SENT = 1 << 20
-"""Bytes of one file; a line may be longer, up to what is kept of one payload."""
+"""Bytes of one file; a line may be longer, up to the limit of one payload."""
 _MOST_PAYLOAD = 1 << 20
 _MOST_LINE = 2 << 20
 _MOST_WAITING = 32 << 20
 
 
 class Line(NamedTuple):
-    """One event on its way."""
+    """One event to be sent."""
 
     collection: str
     folder: str
@@ -44,7 +44,7 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True)
 class Event:
-    """What is kept of one request, answer or table."""
+    """The data that is kept of one request, answer or table."""
 
     datacontenttype: str
     contentrange: str
@@ -59,13 +59,13 @@ class Event:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def fields(self) -> List[Tuple[str, Any]]:
-        """Those that say something."""
+        """The fields that have a value."""
         kept = "data_base64" if self.data_base64 else "data"
         return [(name, value) for name, value in vars(self).items() if value or name == kept]
 
 
 class File:
-    """Lines that are sent as one file, again with each that comes until it is large enough: it only grows."""
+    """Lines that are sent as one file. It only grows, and is sent again with each new line until it is large enough."""
 
     def __init__(self, collection: str, folder: str) -> None:
         self.collection = collection
@@ -80,7 +80,7 @@ class File:
 
 
 class Book:
-    """Events that wait to be sent, no more than fit; sent by a thread."""
+    """Events that wait to be sent, up to a limit; sent by a thread."""
 
     def __init__(self, settings: Settings, link: Optional[Link] = None) -> None:
         self._settings = settings
@@ -103,7 +103,7 @@ class Book:
         return random.random() < self._settings.sampling_rate
 
     def add(self, collection: str, event: Event) -> None:
-        """Keep an event, where there is room."""
+        """Keep an event if there is room."""
         now = time.gmtime()
         settings = self._settings
         whole = {
@@ -122,7 +122,7 @@ class Book:
             self._waiting.append(Line(collection, time.strftime(_FOLDERS[settings.rolling_rate], now), text))
 
     def close(self) -> None:
-        """Send what waits, unless that takes long."""
+        """Send what is left, unless that takes long."""
         self._closing.set()
         self._thread.join(_CLOSE_S)
 
@@ -141,7 +141,7 @@ class Book:
                 return
 
     def _sort_in(self) -> None:
-        """Put what waits into its files, until one of them is full."""
+        """Put the waiting events into their files, until one of the files is full."""
         while self._waiting:
             with self._lock:
                 line = self._waiting.popleft()
@@ -153,7 +153,7 @@ class Book:
                 return
 
     def _send(self, file: File) -> None:
-        """Until it has arrived. One that is full, or to which nothing has come for a while, is left as it is."""
+        """Retry until the file has arrived. A full file, or one without new lines, is closed."""
         is_new = len(file.lines) > file.sent
         while is_new:
             is_last = self._closing.is_set()
@@ -174,7 +174,7 @@ class Book:
 
 
 def _line_of(event: Mapping[str, Any]) -> str:
-    """An event as a line; without its data where that is nested too deeply, or has become too large by its escapes."""
+    """An event as a line; without its data if that is nested too deeply, or is too large once escaped."""
     try:
         text = json.dumps(event, default=json_value)
         if len(text) <= _MOST_LINE:
@@ -200,7 +200,7 @@ class Sample:
         message = await self._receive()
         if message["type"] == "http.request" and message.get("body"):
             self._size += len(message["body"])
-            # What is too large to be kept is counted, and held by nobody.
+            # A body that is too large to be kept is only counted.
             if self._size <= _MOST_PAYLOAD:
                 self._body.append(message["body"])
             else:
@@ -208,7 +208,7 @@ class Sample:
         return message
 
     def end(self, answer: Answer, request_id: str) -> None:
-        """Keep it with its answer."""
+        """Keep the request with its answer."""
         common = Event("", "", None, "", self._path, self._method, 0, request_id, request_id)
         if self._book.has(REQUEST):
             body = b"".join(self._body) if self._size <= _MOST_PAYLOAD else None
@@ -223,9 +223,9 @@ class Sample:
 
 
 def payload(body: Optional[bytes], kind: str, event: Event, length: int = 0) -> Event:
-    """An event with a body: JSON as it is, text, or bytes in base64; without it where it is too large.
+    """An event with a body: JSON as it is, text, or bytes in base64; without it if it is too large.
 
-    `length`: of a body that is not there, where it is known.
+    `length`: the length of a body that is not there, if it is known.
     """
     if body is None or len(body) > _MOST_PAYLOAD:
         size = str(length or "*") if body is None else str(len(body))
@@ -243,7 +243,7 @@ def payload(body: Optional[bytes], kind: str, event: Event, length: int = 0) -> 
 
 
 class Context:
-    """What ties collected outputs to their inputs."""
+    """Links collected outputs to their inputs."""
 
     def __init__(self, sampled: bool) -> None:
         self._id = str(uuid.uuid4())
@@ -254,7 +254,7 @@ class Context:
 
 
 class Collector:
-    """Collects tables out of a script: `azureml.ai.monitoring.Collector`, with the same calls."""
+    """Collects tables from a script: `azureml.ai.monitoring.Collector`, with the same calls."""
 
     book: Optional[Book] = None
 
@@ -263,7 +263,7 @@ class Collector:
         self._on_error = on_error
 
     def collect(self, data: Any, correlation_context: Optional[Context] = None) -> Context:
-        """Keep a pandas DataFrame; gives what ties others to it."""
+        """Keep a pandas DataFrame; returns the context that links others to it."""
         book = Collector.book
         context = correlation_context or Context(book is not None and book.is_sampled())
         try:
@@ -286,7 +286,7 @@ def _keep(book: Book, name: str, data: Any, context: Context) -> None:
 
 
 def install(book: Optional[Book]) -> None:
-    """Have scripts find `azureml.ai.monitoring`; without collections it keeps nothing."""
+    """Let scripts import `azureml.ai.monitoring`; without collections it keeps nothing."""
     Collector.book = book
     parents: List[str] = []
     for part in ("azureml", "ai", "monitoring"):

@@ -1,4 +1,4 @@
-"""`/swagger.json`: the script's own file where it has one, otherwise made from the decorators of its `run()`."""
+"""`/swagger.json`: the script's own file if it has one, otherwise made from the decorators of its `run()`."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _ANYTHING: Mapping[str, Json] = {"type": "object", "example": {}}
 
 
 class NoDescription(LookupError):
-    """There is none in the version that is asked for."""
+    """There is no description in the version that is asked for."""
 
 
 def file_of(version: str) -> Optional[str]:
-    """The file of the script that describes it; raises NoDescription for a version that nobody knows."""
+    """The script's file that describes it; raises NoDescription for an unknown version."""
     version = _SAME.get(version, version)
     if version not in _FILES:
         raise NoDescription("there is no description of version {}; 2, 3 and 3.1 are known".format(version))
@@ -29,7 +29,7 @@ def file_of(version: str) -> Optional[str]:
 
 
 def described(version: str, name: str, number: str, schema: Optional[Schema]) -> Mapping[str, Json]:
-    """The description of a model's service, as OpenAPI has it."""
+    """The description of a model's service, in OpenAPI."""
     version = _SAME.get(version, version)
     found = (_ANYTHING, _ANYTHING) if schema is None else schema.described(version)
     if found is None:

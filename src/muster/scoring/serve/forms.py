@@ -1,4 +1,4 @@
-"""Forms in the bodies of requests: fields and files, as scripts with `@rawhttp` take them from a Flask request."""
+"""Forms in the bodies of requests: fields and files, as scripts with `@rawhttp` read them from a Flask request."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Value = TypeVar("Value")
 
 
 class Values(Dict[str, Value], Generic[Value]):
-    """Values by name, the first of each; `getlist` has all."""
+    """Values by name, the first of each; `getlist` returns all."""
 
     def __init__(self, pairs: Iterable[Tuple[str, Value]] = ()) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class FormFile(io.BytesIO):
         return self
 
     def save(self, target: Any) -> None:
-        """Write it to a path, or into a file that is open."""
+        """Write it to a path, or into an open file."""
         if hasattr(target, "write"):
             shutil.copyfileobj(self, target)
             return
@@ -53,7 +53,7 @@ class FormFile(io.BytesIO):
 
 
 def parsed(content_type: str, body: bytes) -> Tuple[Values[str], Values[FormFile]]:
-    """The fields and the files of a form; none of a body that is no form. Raises BadInput for too many."""
+    """The fields and the files of a form; none if the body is not a form. Raises BadInput for too many."""
     head = Message()
     head["content-type"] = content_type
     kind, boundary = head.get_content_type(), head.get_param("boundary")
@@ -67,7 +67,7 @@ def parsed(content_type: str, body: bytes) -> Tuple[Values[str], Values[FormFile
 def _parts(body: bytes, line: bytes) -> Tuple[Values[str], Values[FormFile]]:
     fields: List[Tuple[str, str]] = []
     files: List[Tuple[str, FormFile]] = []
-    # A line of its own begins each part, and a last one with two dashes ends them.
+    # A boundary line precedes each part, and a last one with two dashes ends the form.
     for number, piece in enumerate((b"\r\n" + body).split(b"\r\n" + line, _MOST_PARTS + 1)[1:]):
         if piece.startswith(b"--"):
             break

@@ -1,4 +1,4 @@
-"""A replica as the front door of its endpoint: as the only one it takes requests at the endpoint's own address."""
+"""A replica as the front door of its endpoint: the only replica takes requests at the endpoint's own address."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from muster.scoring.door.table import Told, told
 from muster.scoring.door.worker import REPORT_S, make_app, make_session, report_of
 
 _ALONE_S = 60.0
-"""How long it goes on by the last table after the front door that sent it is gone; another asks for the listener."""
+"""How long it keeps using the last table after its front door is gone; a new front door asks for the listener."""
 _IDLE_S = 3.0
-"""After connections go to others, before those on which nobody asks are closed."""
+"""After connections go to others, the time until unused ones are closed."""
 
 
 class Front:
-    """Waits for the endpoint's front door, takes its listener, and gives it up again, as it is told."""
+    """Waits for the endpoint's front door, takes its listener, and gives it back when asked to."""
 
     def __init__(self, uvicorn: Any, server: Any, replica: Callable[..., Any], port: int) -> None:
         self._uvicorn = uvicorn
@@ -40,7 +40,7 @@ class Front:
         self._acceptor: Optional[Acceptor] = None
 
     async def work(self) -> None:
-        """Until the replica ends."""
+        """Run until the replica ends."""
         waiting = self._listener()
         if waiting is None:
             return
@@ -62,7 +62,7 @@ class Front:
             for name in ("aiohttp", "yarl"):
                 importlib.import_module(name)
         except ImportError:
-            # Connections that stay after a change are passed on by it; without it, the front door stays in between.
+            # After a change aiohttp passes on the connections that stay; without it, the front door stays in between.
             return None
         return handover.wait_for_door(os.environ.get("MUSTER_RUN_ID", ""), self._port)
 
@@ -125,7 +125,7 @@ class Front:
         self._tell()
 
     def _leave(self) -> None:
-        """Others take the connections; those that are here end with their next answer, or unused."""
+        """Others take the connections now; the open ones end with their next answer, or unused."""
         if self._app is None or self._acceptor is None or self._app.is_leaving:
             return
         self._app.is_leaving = True
@@ -147,7 +147,7 @@ class Front:
             return
         report = report_of(self._app)
         if self._app.is_leaving:
-            # Who has a connection may ask once more.
+            # A client with a connection may ask once more.
             left = len(self._acceptor.connections)
             report = replace(report, open={**report.open, self._url: report.open.get(self._url, 0) + left})
         self._line.send_if_read(report.line())

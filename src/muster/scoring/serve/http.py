@@ -1,4 +1,4 @@
-"""Requests and answers as scripts see them, with the names that Azure ML's own packages have."""
+"""Requests and answers as scripts see them, with the names of Azure ML's own packages."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from muster.scoring.serve.forms import FormFile, Values, parsed
 
 RAW = "__muster_rawhttp__"
 PACKAGES = ("azureml.contrib.services", "azureml_inference_server_http.api")
-"""Where scripts import requests and answers from: Azure ML's names for it, the older one and the newer."""
+"""Where scripts import requests and answers from: Azure ML's older package and its newer one."""
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _NOT_IN_HEADERS = re.compile(r"[\r\n\0]")
 
 
 class Headers(Dict[str, str]):
-    """Headers as Flask names them (`Content-Type`), found however they are written."""
+    """Headers as Flask names them (`Content-Type`), found in any case."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         super().__init__({name.title(): value for name, value in given.items()})
@@ -36,7 +36,7 @@ class Headers(Dict[str, str]):
 
 
 class Request:
-    """What a script with `@rawhttp` gets: the parts of a Flask request that such scripts use."""
+    """The request for a script with `@rawhttp`: the parts of a Flask request that such scripts use."""
 
     def __init__(self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes) -> None:
         self.method = method
@@ -88,7 +88,7 @@ class Request:
 
 
 class Answer:
-    """A status, headers and a body, or a stream of pieces in its place."""
+    """A status, headers, and a body or a stream of pieces."""
 
     __slots__ = ("body", "headers", "status", "stream")
 
@@ -131,13 +131,13 @@ class AMLResponse:
 
 
 def rawhttp(run: Callable[..., Any]) -> Callable[..., Any]:
-    """Marks a `run()` that wants the request itself."""
+    """Marks a `run()` that takes the request itself."""
     setattr(run, RAW, True)
     return run
 
 
 def install_stand_ins() -> None:
-    """Have Azure ML's own names be there where the environment lacks them: scripts import them."""
+    """Make Azure ML's own names importable if the environment lacks them: scripts import them."""
     for package in PACKAGES:
         if _is_there(package + ".aml_request"):
             continue
@@ -156,10 +156,10 @@ def install_stand_ins() -> None:
 
 
 def is_raw(run: Callable[..., Any]) -> bool:
-    """Whether `run()` wants the request itself, by whichever `rawhttp` it was marked."""
+    """Whether `run()` takes the request itself, whichever `rawhttp` marked it."""
     if getattr(run, RAW, False):
         return True
-    # Azure ML's own marks no function: it notes that there is one.
+    # Azure ML's own does not mark the function: it only records that there is one.
     return any(getattr(sys.modules.get(name + ".aml_request"), "_rawHttpRequested", False) for name in PACKAGES)
 
 
@@ -171,7 +171,7 @@ def _is_there(name: str) -> bool:
 
 
 def answer_of(result: Any) -> Answer:
-    """What `run()` returned, as Azure ML's inference server answers it: JSON, unless it made its answer itself."""
+    """The result of `run()`, as Azure ML's inference server answers it: JSON, unless the script made the answer."""
     if isinstance(result, Answer):
         return result
     if hasattr(result, "message") and hasattr(result, "status_code"):
@@ -195,7 +195,7 @@ def answer_of(result: Any) -> Answer:
 
 
 def check_sendable(answer: Answer) -> None:
-    """Raise ValueError where a script made an answer that HTTP does not have."""
+    """Raise ValueError if a script made an answer that HTTP does not allow."""
     if not 200 <= answer.status <= 599:
         raise ValueError("status {} is none of 200 to 599".format(answer.status))
     for name, value in answer.headers.items():
@@ -214,7 +214,7 @@ def _is_latin(text: str) -> bool:
 
 
 def json_value(value: Any) -> Any:
-    """NumPy's and torch's values as JSON has them."""
+    """Values of NumPy and torch as JSON values."""
     if hasattr(value, "tolist"):
         return value.tolist()
     if isinstance(value, bytes):

@@ -1,4 +1,4 @@
-"""A run as part of an endpoint: says where its replicas are and what they do, and hears what it must know."""
+"""A run as part of an endpoint: reports its replicas and their work to the server, and follows its orders."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ _AGAIN_S = 0.5
 
 @dataclass(frozen=True)
 class Orders:
-    """What the server says to a run of an endpoint."""
+    """The server's answer to a run of an endpoint."""
 
     key: str = ""
-    """What the front door shows to replicas."""
+    """The key that the front door presents to replicas."""
     host: str = "127.0.0.1"
     waiting: int = 0
     """Requests that wait in the front door."""
     followed: bool = False
-    """The front door goes by what was reported."""
+    """The front door uses the reported replicas."""
 
     @staticmethod
     def parse(given: Mapping[str, Any]) -> Orders:
-        """What the server said; one of a newer version may say more, which is left out."""
+        """The orders as the server sent them; unknown fields, from a newer version, are left out."""
         return Orders(**{item.name: given[item.name] for item in fields(Orders) if item.name in given})
 
 
 def first_orders(link: Link, attempt: int) -> Orders:
-    """Ask until the server answers: it was there a moment ago, since it started this run."""
+    """Ask until the server answers: it was running a moment ago, since it started this run."""
     said = ""
     while True:
         try:
@@ -51,7 +51,7 @@ def first_orders(link: Link, attempt: int) -> Orders:
 
 
 class Reporter:
-    """Tells the server of a supervisor's replicas, at once when they change and every second what they do."""
+    """Reports a supervisor's replicas to the server: at once when they change, and their work every second."""
 
     def __init__(self, link: Link, supervisor: Supervisor, settings: Settings, attempt: int, orders: Orders) -> None:
         self._link = link
@@ -97,7 +97,7 @@ class Reporter:
         return {"attempt": self._attempt, "replicas": replicas, "figures": [figures]}
 
     def _probe(self) -> None:
-        """End replicas that live and do not answer: they are started again like those that died."""
+        """End replicas that are alive but do not answer: they are restarted like those that died."""
         failures: Dict[int, int] = {}
         settings = self._settings
         while True:

@@ -1,4 +1,4 @@
-"""Requests in MLflow's forms, as its own server takes them: JSON in five shapes, and CSV."""
+"""Requests in MLflow's forms, as its own server accepts them: JSON in five shapes, and CSV."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OWN_FORMS = ("dataframe_split", "dataframe_records", "instances", "inputs")
 
 
 def on_frames(predict: Callable[..., Any]) -> Callable[[str], Any]:
-    """MLflow's own forms of a request, as the DataFrame or array that `predict` takes."""
+    """Accepts MLflow's own forms of a request, as the DataFrame or array for `predict`."""
     inputs, outputs = Collector("model_inputs"), Collector("model_outputs")
 
     def run(data: str) -> Any:
@@ -26,7 +26,7 @@ def on_frames(predict: Callable[..., Any]) -> Callable[[str], Any]:
         try:
             result = predict(given)
         except Exception as error:
-            # What the model's signature does not allow is the client's fault, as MLflow's own server sees it.
+            # What the model's signature does not allow is the client's fault, as in MLflow's own server.
             if getattr(error, "error_code", "") in ("BAD_REQUEST", "INVALID_PARAMETER_VALUE"):
                 raise BadInput(str(error)) from None
             raise
@@ -39,13 +39,13 @@ def on_frames(predict: Callable[..., Any]) -> Callable[[str], Any]:
 
 
 def version_of(folder: str) -> str:
-    """The version of MLflow that wrote a model."""
+    """The version of MLflow that saved a model."""
     found = _VERSION.search((Path(folder) / "MLmodel").read_text())
     return found[1] if found else "unknown"
 
 
 def json_of_csv(text: str) -> str:
-    """A table as CSV in the form that `run` takes."""
+    """A CSV table in the form that `run` accepts."""
     pandas = importlib.import_module("pandas")
     try:
         frame = pandas.read_csv(io.StringIO(text))
@@ -55,7 +55,7 @@ def json_of_csv(text: str) -> str:
 
 
 def answer_of(answer: Answer) -> Answer:
-    """An answer of `/invocations`, in the form that MLflow's clients read."""
+    """The answer of `/invocations`, in the form that MLflow's clients read."""
     if answer.status == 200 and answer.stream is None:
         answer.body = b'{"predictions": ' + answer.body + b"}"
     return answer
@@ -71,7 +71,7 @@ def json_value(text: str) -> Any:
 
 
 def _parsed(given: Any) -> Any:
-    """Azure ML's `input_data` as a table; other forms as MLflow reads them, where that part of it is installed."""
+    """Azure ML's `input_data` as a table; other forms as MLflow parses them, if its scoring server is installed."""
     if not isinstance(given, Mapping):
         raise BadInput("an object with dataframe_split, dataframe_records, inputs, instances or input_data is needed")
     if "input_data" in given:

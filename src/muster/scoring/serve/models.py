@@ -1,4 +1,4 @@
-"""What answers requests: a script's `run()`, an MLflow model, a TorchScript file."""
+"""The models that answer requests: a script's `run()`, an MLflow model, a TorchScript file."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Model:
         self.is_raw = is_raw(run)
         self.takes_headers = HEADERS in inspect.signature(run).parameters
         self.mlflow_version = mlflow_version
-        """Of the MLflow that made it; empty for any other model."""
+        """The version of MLflow that made it; empty for any other model."""
         self.schema = schema
-        """Where decorators say it: `run` takes the values of the body's JSON object by name."""
+        """If decorators give one: `run` takes the values of the body's JSON object by name."""
 
     def call(self, data: Any, headers: Mapping[str, str]) -> Any:
         more = {HEADERS: Headers(headers)} if self.takes_headers else {}
@@ -42,7 +42,7 @@ class Model:
 
 
 def load(settings: Settings) -> Model:
-    """The model that the run's inputs and settings name; raises BadScript."""
+    """The model named by the run's inputs and settings; raises BadScript."""
     path = layout.tell()
     if settings.script:
         return _of_script(settings)

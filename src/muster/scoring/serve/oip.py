@@ -1,4 +1,4 @@
-"""The Open Inference Protocol v2 (REST), and the `v1/models/NAME:predict` before it."""
+"""The Open Inference Protocol v2 (REST), and its predecessor `v1/models/NAME:predict`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_SHOWN = 100
 
 @dataclass(frozen=True)
 class Inference:
-    """A request for the model: which protocol it came by, and what `run()` gets."""
+    """A request for the model: its protocol, and the input of `run()`."""
 
     kind: str
     text: str
@@ -31,7 +31,7 @@ class Inference:
 
 
 def route_of(method: str, path: str, name: str, version: str) -> Union[str, Answer]:
-    """`infer` or `predict` where the model is asked, otherwise the answer itself."""
+    """`infer` or `predict` for a request to the model, otherwise the answer itself."""
     if path == "/v1/models/{}:predict".format(name):
         return "predict" if method == "POST" else refused(405, "POST is needed")
     known = {"name": name, "versions": [version], "platform": "muster", "inputs": [], "outputs": []}
@@ -56,9 +56,9 @@ def route_of(method: str, path: str, name: str, version: str) -> Union[str, Answ
 
 
 def parse(body: bytes, kind: str, head_length: str = "") -> Inference:
-    """Check a request; raises BadInput that says what is wrong with it.
+    """Check a request; raises BadInput with the reason if it is wrong.
 
-    `head_length`: the length of the JSON, where tensors follow it as bytes.
+    `head_length`: the length of the JSON, if tensors follow it as bytes.
     """
     head, rest = body, b""
     if head_length:
@@ -105,7 +105,7 @@ def _parse(body: str, kind: str, rest: bytes) -> Inference:
 
 
 def answer_of(answer: Answer, request: Inference, settings: Settings) -> Answer:
-    """What the model said, in the words of the protocol."""
+    """The model's answer, in the form of the protocol."""
     if answer.status != 200:
         return refused(answer.status, _message(answer.body))
     try:
@@ -141,7 +141,7 @@ def refused(status: int, message: str, headers: Optional[Mapping[str, str]] = No
 
 
 def _tensor(item: Any) -> Tuple[str, Any]:
-    """The name of an input, and its data in the nesting that its shape says."""
+    """The name of an input, and its data nested as its shape requires."""
     if not isinstance(item, dict) or not isinstance(item.get("name"), str):
         raise BadInput("an input has no name")
     name, shape, kind, data = item["name"], item.get("shape"), item.get("datatype"), item.get("data")
@@ -157,7 +157,7 @@ def _tensor(item: Any) -> Tuple[str, Any]:
 
 
 def _check_count(name: str, shape: Sequence[int], count: int) -> None:
-    """A shape holds as many values as came; one that holds none is no way to ask for a billion empty lists."""
+    """The shape must fit the number of values; without any, it must not ask for a billion empty lists."""
     shown = str(list(shape[:8]))[:_MOST_SHOWN]
     holds, most = 1, max(count, _MOST_EMPTY)
     for part in shape:

@@ -1,4 +1,4 @@
-"""One replica: loads the model, then answers requests on the listener that it was given."""
+"""One replica: loads the model, then answers requests on the given listener."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from muster.scoring.serve.models import load
 from muster.scoring.serve.settings import Settings
 
 NO_SERVER = 4
-"""The exit code where the environment lacks what answers HTTP."""
+"""The exit code if the environment lacks the libraries of an HTTP server."""
 _REPORT_S = 1.0
 
 
 def main() -> int:
-    # The listener's thread gets its turn after half a millisecond of the model's, not after five.
+    # The listener's thread gets its turn after half a millisecond of the model's thread, instead of five.
     sys.setswitchinterval(0.0005)
     listener, ready = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
     settings = Settings.parse(sys.argv[3])
@@ -50,7 +50,7 @@ def main() -> int:
     except Exception:
         traceback.print_exc()
         return INIT_FAILED
-    # The server of requests handles it while it serves and raises it again afterwards: what is left to do is ours.
+    # uvicorn handles the signal while it serves, and raises it again afterwards: the rest is up to us.
     signal.signal(signal.SIGTERM, lambda *_: None)
     _serve(uvicorn, settings, model, book, listener, ready)
     if book is not None:
@@ -79,12 +79,12 @@ def _serve(
     try:
         importlib.import_module("uvloop").install()
     except ImportError:
-        pass  # slower, and otherwise the same
+        pass  # slower, but otherwise the same
     asyncio.run(serve())
 
 
 async def _report(runner: Runner, pipe: int) -> None:
-    """Tell whoever keeps this process that it answers, and then what it has to do; a line each time."""
+    """Report to the supervisor that it answers, and then its work; a line each time."""
     os.set_blocking(pipe, False)
     while True:
         line = json.dumps({**runner.work.take(), "waiting": runner.waiting}).encode() + b"\n"

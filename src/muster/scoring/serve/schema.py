@@ -1,4 +1,4 @@
-"""A `run()` with the decorators of the package `inference_schema`: arguments by name, and what they look like."""
+"""A `run()` with the decorators of the package `inference_schema`: arguments by name, and their schemas."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Json = Union[None, bool, int, float, str, Sequence["Json"], Mapping[str, "Json"]
 
 
 class Schema:
-    """What the decorators say of one `run()`."""
+    """The schema that decorators give one `run()`."""
 
     def __init__(self, run: Callable[..., Any], library: Any) -> None:
         parameters = inspect.signature(run).parameters.values()
@@ -25,7 +25,7 @@ class Schema:
         self._input, self._output = library.get_input_schema(run), library.get_output_schema(run)
 
     def arguments(self, text: str) -> Mapping[str, Json]:
-        """The arguments that a request's JSON object has by name, or their defaults; raises BadInput."""
+        """The arguments from a request's JSON object by name, or their defaults; raises BadInput."""
         given = json_value(text)
         if not isinstance(given, Mapping):
             names = ", ".join(item.name for item in self._parameters)
@@ -37,12 +37,12 @@ class Schema:
         return found
 
     def described(self, version: str) -> Optional[Tuple[Any, Any]]:
-        """The schemas of a request and an answer; None where that version of OpenAPI cannot say what they are."""
+        """The schemas of a request and an answer; None if that version of OpenAPI cannot express them."""
         return (self._input, self._output) if version in self._versions else None
 
 
 def schema_of(run: Callable[..., Any]) -> Optional[Schema]:
-    """What the decorators say of `run()`; None where it has none."""
+    """The schema from the decorators of `run()`; None if it has none."""
     # A script that uses them has imported them by now.
     library = sys.modules.get(_LIBRARY)
     return Schema(run, library) if library is not None and library.is_schema_decorated(run) else None

@@ -1,4 +1,4 @@
-"""Answers that come in pieces: what `run()` yields reaches the client as it is made."""
+"""Answers in pieces: what `run()` yields reaches the client as it is made."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from typing import Any, AsyncIterator, Deque, Iterator, Mapping, Optional, Tuple
 from muster.scoring.serve.http import AMLResponse, json_value
 
 _MOST_WAITING = 64
-"""Pieces that a client has not taken yet, before the model waits for it."""
+"""How many pieces a client may leave unread before the model waits for it."""
 _LOOK_S = 0.1
 _END, _BROKEN = object(), object()
 
 
 class Broken(Exception):
-    """The rest of an answer does not come: `run()` raised, or the client took nothing for too long."""
+    """The rest of an answer does not come: `run()` raised, or the client read nothing for too long."""
 
 
 class Stream:
@@ -31,11 +31,11 @@ class Stream:
         self._pieces = pieces
         self._patience_s = patience_s
         self._ready: Deque[Any] = deque()
-        """Touched on the event loop alone."""
+        """Used on the event loop only."""
         self._waiter: "Optional[asyncio.Future[None]]" = None
         self._room = threading.Semaphore(_MOST_WAITING)
         self._closed = threading.Event()
-        # What fails before the first piece is an error like any other.
+        # A failure before the first piece is an error like any other.
         self._first = next(pieces, b"")
         kind, _ = _encoded(self._first)
         self.status = int(getattr(given, "status_code", 200))
@@ -45,7 +45,7 @@ class Stream:
         }
 
     def pump(self) -> None:
-        """In the model's thread: hand over piece after piece, no faster than the client takes them."""
+        """In the model's thread: hand over piece after piece, no faster than the client reads them."""
         last = _BROKEN
         try:
             piece: Any = self._first
@@ -57,7 +57,7 @@ class Stream:
                     last = _END
                     return
         except BaseException:
-            # A script's own exit too: the thread is needed for the next request.
+            # Also for a script's own exit: the thread is needed for the next request.
             traceback.print_exc()
         finally:
             self._put(last)
@@ -70,7 +70,7 @@ class Stream:
             traceback.print_exc()
 
     async def taken(self) -> AsyncIterator[bytes]:
-        """On the event loop: the pieces; raises Broken where the rest does not come."""
+        """On the event loop: the pieces; raises Broken if the rest does not come."""
         while True:
             if not self._ready:
                 self._waiter = self._loop.create_future()
@@ -84,7 +84,7 @@ class Stream:
             yield piece
 
     def close(self) -> None:
-        """Nobody takes the rest."""
+        """Nobody reads the rest."""
         self._closed.set()
 
     def _put(self, piece: Any) -> None:
@@ -106,13 +106,13 @@ class Stream:
 
 
 def pieces_of(result: Any) -> Optional[Iterator[Any]]:
-    """What a result yields, also as the message of an `AMLResponse`; None where it is an answer as a whole."""
+    """The pieces that a result yields, also as the message of an `AMLResponse`; None if it is one complete answer."""
     inner = result.message if isinstance(result, AMLResponse) or hasattr(result, "response_headers") else result
     return inner if isinstance(inner, collections.abc.Iterator) else None
 
 
 def _encoded(piece: Any) -> Tuple[str, bytes]:
-    """A piece with its kind: bytes and text as they are, anything else as a line of JSON."""
+    """A piece with its content type: bytes and text as they are, anything else as a line of JSON."""
     if isinstance(piece, (bytes, bytearray, memoryview)):
         return "application/octet-stream", bytes(piece)
     if isinstance(piece, str):

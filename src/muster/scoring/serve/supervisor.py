@@ -1,4 +1,4 @@
-"""Keeps the replicas of a model: starts them, sees which are ready, and starts those that die again."""
+"""Keeps the replicas of a model: starts them, notes which are ready, and restarts those that die."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _POLL_S = 0.1
 _BAD_STARTS = 5
 _MOST_PAUSE_S = 10.0
 _UNUSED_S = 5.0
-"""From the moment that nobody asks a replica any more to its end."""
+"""The time between a replica's last possible request and its end."""
 _DEVICES = "CUDA_VISIBLE_DEVICES"
 
 Change = Callable[[], None]
@@ -41,11 +41,11 @@ class Replica:
     is_ready: bool = False
     ready_at: float = 0.0
     starts_at: Optional[float] = None
-    """When another process takes the place of this one, which is dead."""
+    """When a new process replaces this one, which is dead."""
     is_leaving: bool = False
-    """Fewer are needed: nobody new is to ask it."""
+    """Fewer are needed: it gets no new requests."""
     leaves_at: Optional[float] = None
-    """When it is ended: a while after nobody asks it any more."""
+    """When it is ended: a while after it got its last request."""
     lines: bytes = b""
     waiting: int = 0
 
@@ -56,7 +56,7 @@ class Replica:
 
 @dataclass
 class Totals:
-    """What all replicas did."""
+    """The sum over all replicas."""
 
     requests: int = 0
     failed: int = 0
@@ -89,15 +89,15 @@ class Supervisor:
         self.replicas: List[Replica] = []
         self.totals = Totals()
         self.changed: Change = lambda: None
-        """Called when other replicas are ready than before."""
+        """Called when the set of ready replicas changes."""
         self.waiting_elsewhere: Callable[[], int] = lambda: 0
         """Requests that wait for these replicas before they reach them."""
         self.may_shrink: Callable[[], bool] = lambda: True
         self.ending = False
 
     def work(self) -> int:
-        """Until it is told to end, or no replica can be started; returns the exit code."""
-        # One at least, which shows whether the model can be loaded at all.
+        """Run until it is asked to end, or no replica can be started; returns the exit code."""
+        # At least one, which shows whether the model can be loaded at all.
         self.replicas = [self._start(number) for number in range(max(1, self._settings.replicas))]
         while not self.ending:
             self._read()
@@ -112,7 +112,7 @@ class Supervisor:
         return 0
 
     def _replace(self, replica: Replica, code: int) -> Optional[int]:
-        """Start a dead replica again, in time; the exit code where it ends the whole."""
+        """Restart a dead replica when its time has come; returns the exit code if its end is the end of all."""
         if replica.starts_at is None:
             os.close(replica.pipe)
             if not replica.is_leaving and (final := self._judge(replica, code)) is not None:
@@ -128,18 +128,18 @@ class Supervisor:
 
     @property
     def active(self) -> List[Replica]:
-        """Those that are to be asked."""
+        """The replicas that get requests."""
         return [replica for replica in self.replicas if not replica.is_leaving]
 
     def unasked_but(self, ports: Container[int]) -> None:
-        """Only the replicas at these ports are asked by now: others that are to leave may end soon."""
+        """Only the replicas at these ports still get requests: others that are leaving may end soon."""
         for replica in self.replicas:
             if replica.is_leaving and replica.leaves_at is None and replica.port not in ports:
                 replica.leaves_at = time.monotonic() + _UNUSED_S
 
     @property
     def busy(self) -> float:
-        """The share of their time that replicas were busy since this was last decided on."""
+        """The share of their time that replicas were busy since the last decision."""
         count = sum(replica.is_ready for replica in self.active)
         return self._busy_s / max(0.001, time.monotonic() - self._decided_at) / max(1, count)
 
@@ -161,14 +161,14 @@ class Supervisor:
         return Replica(number, listener, process, ours)
 
     def _environment_of(self, number: int) -> Dict[str, str]:
-        """Replicas of an endpoint share the node's GPUs out between them, one each."""
+        """Distribute the node's GPUs over the replicas of an endpoint, one each."""
         devices = [name for name in self._environment.get(_DEVICES, "").split(",") if name]
         if not self._settings.endpoint or len(devices) < 2:
             return self._environment
         return {**self._environment, _DEVICES: devices[number % len(devices)]}
 
     def _read(self) -> None:
-        """What replicas say: that they are ready, and what they do."""
+        """Read the replicas' reports: that they are ready, and their work."""
         for replica in self.replicas:
             if replica.starts_at is not None:
                 continue
@@ -206,10 +206,10 @@ class Supervisor:
         replica.waiting = said["waiting"]
 
     def _judge(self, replica: Replica, code: int) -> Optional[int]:
-        """Whether a dead replica ends the whole: one that never came up does where none did, or after some tries."""
+        """Whether a dead replica ends all: one that never was ready does if none ever was, or after some tries."""
         is_hopeless = code == NO_SERVER or (code == INIT_FAILED and not self._has_served)
         if is_hopeless and not replica.is_ready:
-            # It has said why itself, and that is to be the last word.
+            # It has printed the reason itself, which should be the last line.
             return code
         how = (
             "was ended by {}".format(signal.Signals(-code).name) if code < 0 else "ended with exit code {}".format(code)
@@ -228,7 +228,7 @@ class Supervisor:
         return None
 
     def _scale(self) -> None:
-        """Have as many replicas as the load asks for; end those that nobody asks any more."""
+        """Start as many replicas as the load needs; end those that get no more requests."""
         settings, now = self._settings, time.monotonic()
         for replica in self.replicas:
             if replica.leaves_at is not None and replica.leaves_at <= now:
@@ -243,7 +243,7 @@ class Supervisor:
         )
         self._busy_s, self._decided_at = 0.0, now
         if not all(replica.is_ready for replica in active):
-            # What is on its way may be enough.
+            # The replicas that are starting may be enough.
             return
         count = self._pace.next(len(active), needed, now)
         if count > len(active):
@@ -258,7 +258,7 @@ class Supervisor:
         self.changed()
 
     def _end(self) -> None:
-        """Let replicas finish what they have, then make sure that they are gone."""
+        """Let replicas finish their requests, then make sure that they are gone."""
         for replica in self.replicas:
             if replica.process.poll() is None:
                 replica.process.terminate()
