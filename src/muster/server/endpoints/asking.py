@@ -30,7 +30,7 @@ def ask(view: EndpointView, keys: EndpointKeys, request: EndpointRequest) -> End
     try:
         with connection.exchange("POST", parts.path, body=request.body.encode(), headers=headers) as answer:
             body = answer.read(_ANSWER_BYTES)
-            # What follows is not wanted, and the connection is not used again.
+            # The rest is not needed, and the connection is not used again.
             connection.close()
             return EndpointAnswer(answer.status, body.decode(errors="replace"), time.monotonic() - began)
     except (OSError, http.client.HTTPException) as error:

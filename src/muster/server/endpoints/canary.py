@@ -1,4 +1,4 @@
-"""Deployments on trial: what the front door saw of them is compared, and one that does worse gives its traffic back."""
+"""Deployments on trial: the front door's figures are compared, and a deployment that does worse loses its traffic."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ENDPOINTS = tables.endpoints
 def begun(
     context: Context, connection: Connection, row: Row[Any], rules: CanaryRules, traffic: Mapping[str, int]
 ) -> Json:
-    """What is kept of a trial from its start: the traffic before it, and what had been counted by then."""
+    """The record of a trial at its start: the traffic before it, and the counts so far."""
     if not traffic.get(rules.deployment):
         raise errors.JobError(
             f"canary: {rules.deployment} gets no traffic, so that there is nothing to watch",
@@ -51,7 +51,7 @@ def watched(connection: Connection) -> list[Row[Any]]:
 
 
 def why_back(context: Context, connection: Connection, row: Row[Any]) -> str | None:
-    """Why the deployment on trial gives its traffic back now; None where it goes on."""
+    """Why the deployment on trial should lose its traffic now; None if the trial goes on."""
     trial = from_json(CanaryView, row.canary)
     seen = {
         name: since(
@@ -67,7 +67,7 @@ def why_back(context: Context, connection: Connection, row: Row[Any]) -> str | N
 
 
 def step_back(context: Context, transaction: Transaction, endpoint: str) -> None:
-    """Give the traffic back where there is still a reason to; the trial's run gets a note."""
+    """Restore the earlier traffic if there is still a reason to; the trial's run gets a note."""
     row = transaction.execute(select(_ENDPOINTS).where(_ENDPOINTS.c.name == endpoint)).first()
     trial = from_json(CanaryView, row.canary) if row is not None and row.canary else None
     if row is None or trial is None or trial.state != "watching":

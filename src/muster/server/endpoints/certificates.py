@@ -1,4 +1,4 @@
-"""Certificates of endpoints: a pair that somebody brings, or one by an authority that an endpoint has for itself."""
+"""Certificates of endpoints: a given pair, or one signed by an authority of the endpoint's own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from muster.wire.serving.endpoints import NewEndpoint
 
 
 def with_tls(kept: Kept, new: NewEndpoint) -> Kept:
-    """What a new endpoint keeps, with what it needs for TLS where that is asked for."""
+    """The secrets of a new endpoint, with those for TLS if it is asked for."""
     if new.certificate and new.private_key:
         _check_pair(new.certificate, new.private_key)
         return replace(
@@ -28,7 +28,7 @@ def with_tls(kept: Kept, new: NewEndpoint) -> Kept:
 
 
 def certified(kept: Kept, host: str) -> Kept | None:
-    """With a certificate for the address that the front door has now; None where it has that, or needs none."""
+    """With a certificate for the front door's present address; None if it has that, or needs none."""
     if not kept.authority_key or kept.certified_host == host:
         return None
     names = dict.fromkeys((socket.gethostname(), host))
@@ -37,7 +37,7 @@ def certified(kept: Kept, host: str) -> Kept | None:
 
 
 def _check_pair(certificate: str, private_key: str) -> None:
-    """Refuse what no front door could start with."""
+    """Refuse a pair with which no front door could start."""
     try:
         public = x509.load_pem_x509_certificates(certificate.encode())[0].public_key()
         private = serialization.load_pem_private_key(private_key.encode(), None)

@@ -1,4 +1,4 @@
-"""What replicas keep of requests and answers: files in the workspace's own datastore, by date."""
+"""Requests and answers that replicas keep: files in the workspace's own datastore, by date."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FOLDER = "modelDataCollector"
 
 
 def name_of(connection: Connection, run: str, file: CollectedFile) -> str:
-    """Where a file lies in the workspace store: below the endpoint and the deployment that the run is of."""
+    """The name of a file in the workspace store: below the endpoint and the deployment of the run."""
     mine = records.run_of(connection, run)
     if mine.deployment is None:
         raise errors.JobError(f"the run {run} is a front door, which collects nothing", "Only replicas do.")
@@ -23,5 +23,5 @@ def name_of(connection: Connection, run: str, file: CollectedFile) -> str:
 
 
 def keep(context: Context, name: str, file: CollectedFile) -> None:
-    """Write it, or what it has become by now."""
+    """Write the file, or its present, longer content."""
     context.files.store.put(name, (line.encode() + b"\n" for line in file.lines))

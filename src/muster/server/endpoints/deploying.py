@@ -1,4 +1,4 @@
-"""Deployments: their runs are made here, and moved on as they come up, take over and are replaced."""
+"""Deployments: creates their runs, and moves them on as they start, take over and are replaced."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from muster.wire.serving.endpoints import NewDeployment, check_endpoint_name
 
 EXPERIMENT = "endpoints"
 DRAIN_MOST_S = 90.0
-"""After which a run that was replaced is ended, whoever still waits for it."""
+"""After this a run that was replaced is ended, even if requests still wait for it."""
 _DOOR_RETRY: Json = {"user_error": 100, "on_codes": ["signal", "host_oom"], "backoff_s": 0.2}
 
 
 def deploy(
     context: Context, transaction: Transaction, endpoint: str, name: str, new: NewDeployment, caller: Caller
 ) -> None:
-    """Make a deployment, or replace it: the run of the new one takes over once it answers."""
+    """Create a deployment, or replace it: the run of the new one takes over once it answers."""
     try:
         check_endpoint_name(name)
     except ValueError as error:
@@ -73,7 +73,7 @@ def _part(
 
 
 def _check_nodes(context: Context, transaction: Transaction, job: Submission, nodes: int) -> None:
-    """Refuse more nodes than there can be."""
+    """Refuse more nodes than the cluster can have."""
     cluster = submission.find_cluster(transaction.connection, find_cluster_name(job) or "local")
     most = len(clusters.offered(context, clusters.cluster_of(cluster)))
     if nodes > max(1, most):
@@ -84,7 +84,7 @@ def _check_nodes(context: Context, transaction: Transaction, job: Submission, no
 
 
 def advance(context: Context, transaction: Transaction, endpoint: str) -> bool:
-    """Apply what is to happen next to an endpoint's runs; whether anything did."""
+    """Carry out the next steps for an endpoint's runs; returns whether there were any."""
     row = records.find(transaction.connection, endpoint)
     runs = records.open_runs(transaction.connection, endpoint)
     known = records.deployments(transaction.connection, endpoint)
@@ -116,7 +116,7 @@ def advance(context: Context, transaction: Transaction, endpoint: str) -> bool:
 
 
 def members(context: Context, row: Row[Any], runs: Sequence[Row[Any]]) -> list[Member]:
-    """An endpoint's runs as decisions see them."""
+    """An endpoint's runs as input of decisions."""
     now = clock.now()
     doors = [run for run in runs if run.deployment is None and run.status not in states.TERMINAL]
     told = context.endpoints.of(doors[-1].run_id) if doors else None
@@ -151,7 +151,7 @@ def _next_revision(transaction: Transaction, endpoint: str, name: str, known: Ro
 
 
 def _model(transaction: Transaction, run: str, new: NewDeployment) -> str | None:
-    """NAME:VERSION of the model, with the version that was fixed when its run was taken."""
+    """NAME:VERSION of the model, with the version that was fixed when its run was accepted."""
     found = find_run(transaction.connection, run).spec["inputs"].get("model")
     path = str(found.get("path", "")) if isinstance(found, dict) else ""
     name, _, version = path.removeprefix("models:/").partition("/")
@@ -169,7 +169,7 @@ def _add_run(transaction: Transaction, run: str, endpoint: str, deployment: str 
 def _drop_unstarted(
     context: Context, transaction: Transaction, endpoint: str, name: str, revision: int, who: str
 ) -> None:
-    """A revision that never came to serve is of no use once there is a newer one."""
+    """Cancel revisions that never served: they are of no use once there is a newer one."""
     for run in records.open_runs(transaction.connection, endpoint):
         if run.deployment == name and run.revision < revision and run.state == control.STARTING:
             _set_state(transaction, run.run_id, control.ENDED)
@@ -195,13 +195,13 @@ def _ensure_door(context: Context, transaction: Transaction, row: Row[Any], job:
 
 
 def find_cluster_name(job: Submission) -> str | None:
-    """Where a job runs, as its document says."""
+    """The cluster that a job's document names."""
     found = job.spec.get("compute")
     return found if isinstance(found, str) else None
 
 
 def _replace_door(context: Context, transaction: Transaction, row: Row[Any], old: Row[Any]) -> None:
-    """Another run for a front door that ended by itself. One that a person cancelled stays away until a deployment."""
+    """Start another front door if one ended by itself. One that a person cancelled stays away until a deployment."""
     _set_state(transaction, old.run_id, control.ENDED)
     if old.status != states.CANCELED:
         run = find_run(transaction.connection, old.run_id)

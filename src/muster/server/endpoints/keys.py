@@ -1,4 +1,4 @@
-"""What opens endpoints: two keys each, or tokens that a key signs. Sealed in the database."""
+"""Credentials of endpoints: two keys each, or tokens that a key signs. Sealed in the database."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ class Kept:
     secondary: str = field(repr=False)
     signing: str = field(repr=False)
     authority: str = ""
-    """What clients trust, where the endpoint speaks TLS: its own authority, or the certificate that somebody gave."""
+    """The certificate that clients trust, if the endpoint uses TLS: its own authority's, or the given one."""
     authority_key: str = field(default="", repr=False)
-    """Empty where the certificate was given."""
+    """Empty if the certificate was given."""
     certificate: str = ""
     private_key: str = field(default="", repr=False)
     certified_host: str = ""
-    """The address that the certificate was made for."""
+    """The address for which the certificate was made."""
     inner_key: str = field(default="", repr=False)
-    """Empty until tokens were first ended: `signing`, as it was."""
+    """Empty until tokens are first revoked: then the `signing` key of that time."""
 
     def inner(self, run: str) -> str:
-        """What the front door shows to the replicas of a run, which know it from their start on."""
+        """The key that the front door presents to the replicas of a run, which know it from their start on."""
         return hmac.new((self.inner_key or self.signing).encode(), f"inner/{run}".encode(), hashlib.sha256).hexdigest()
 
 
@@ -47,21 +47,21 @@ def seal(context: Context, endpoint: str, kept: Kept) -> str:
 
 
 def opened(context: Context, row: Any) -> Kept:
-    """The secrets of an endpoint, out of its row."""
+    """The secrets of an endpoint, from its row."""
     found = context.vault.open(row.sealed, _about(row.name))
     return Kept(**{item.name: str(found[item.name]) for item in fields(Kept) if item.name in found})
 
 
 def renewed(kept: Kept, auth_mode: AuthMode, kind: KeyKind) -> Kept:
-    """With one key made anew; where tokens open the endpoint, with what signs them, so that all of them end."""
+    """With one new key; where tokens open the endpoint, a new signing key, so that all of them end."""
     if auth_mode != "key":
-        # Replicas that run know the front door by the key that they were started with.
+        # Running replicas know the front door by the key that they were started with.
         return replace(kept, signing=_key(), inner_key=kept.inner_key or kept.signing)
     return replace(kept, primary=_key()) if kind == "primary" else replace(kept, secondary=_key())
 
 
 def shown(kept: Kept, endpoint: str, auth_mode: AuthMode, now: float) -> EndpointKeys:
-    """What a person gets to ask the endpoint with."""
+    """The credentials that a person gets for the endpoint."""
     if auth_mode == "key":
         return EndpointKeys(auth_mode, kept.primary, kept.secondary)
     expires_at = int(now) + TOKEN_S
@@ -69,7 +69,7 @@ def shown(kept: Kept, endpoint: str, auth_mode: AuthMode, now: float) -> Endpoin
 
 
 def _token(endpoint: str, signing: str, expires_at: int) -> str:
-    """As the front door checks it (`scoring.door.table`)."""
+    """A token as the front door checks it (`scoring.door.table`)."""
     signed = hmac.new(signing.encode(), f"{endpoint}/{expires_at}".encode(), hashlib.sha256).hexdigest()
     return f"{_TOKEN_PREFIX}{expires_at}.{signed}"
 

@@ -1,4 +1,4 @@
-"""Endpoints by name, of either kind: found, or refused with the names that there are."""
+"""Endpoints of either kind by name: found, or refused with the known names."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Kind:
     deployments_table: Table
 
     def refuse_taken(self, connection: Connection, name: str) -> None:
-        """Refuse to create what is there."""
+        """Refuse to create an endpoint whose name is taken."""
         if connection.execute(select(self.endpoints.c.name).where(self.endpoints.c.name == name)).first() is not None:
             raise errors.Conflict(
                 f"there is {self.article} {self.noun} {name} already", f"`muster {self.command} show {name}` shows it."
@@ -42,7 +42,7 @@ class Kind:
         return row
 
     def owned(self, connection: Connection, name: str, caller: Caller) -> Row[Any]:
-        """The same, for a caller who may change it."""
+        """The same, for a caller that may change it."""
         row = self.find(connection, name)
         require(caller, Action.MANAGE_ENDPOINT, row.created_by, f"the {self.noun} {name}")
         return row
@@ -71,5 +71,5 @@ BATCH = Kind("batch endpoint", "batch-endpoint", tables.batch_endpoints, tables.
 
 
 def merged_tags(row: Row[Any], changes: Mapping[str, str | None] | None) -> dict[str, str]:
-    """An endpoint's tags with some changed; a null one is removed."""
+    """An endpoint's tags with these changes; a null value removes a tag."""
     return {key: value for key, value in {**row.tags, **(changes or {})}.items() if value is not None}

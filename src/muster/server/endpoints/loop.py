@@ -22,7 +22,7 @@ _IDLE_S = 5.0
 
 
 async def keep_endpoints(context: Context) -> None:
-    """Look at endpoints when something about them changes, and now and then."""
+    """Look at endpoints when something about them changes, and from time to time."""
     while True:
         try:
             busy = await context.database.read(partial(_with_steps, context))
@@ -45,12 +45,12 @@ async def _sleep(context: Context, seconds: float) -> None:
     except TimeoutError:
         pass
     context.endpoints.changed.clear()
-    # Many reports at once are one look.
+    # Many reports at the same time cause one look.
     await asyncio.sleep(0.05)
 
 
 def _with_steps(context: Context, connection: Connection) -> list[str]:
-    """Endpoints to whose runs something is to be done."""
+    """Endpoints whose runs need a step."""
     found = []
     for row in connection.execute(select(tables.endpoints)).all():
         known = records.deployments(connection, row.name)
@@ -64,11 +64,11 @@ def _with_steps(context: Context, connection: Connection) -> list[str]:
 
 
 def _on_trial(context: Context, connection: Connection) -> tuple[list[str], bool]:
-    """Endpoints whose deployment on trial does worse than the others, and whether there is any on trial."""
+    """Endpoints whose deployment on trial does worse than the others, and whether any is on trial."""
     rows = canary.watched(connection)
     return [str(row.name) for row in rows if canary.why_back(context, connection, row)], bool(rows)
 
 
 def _is_moving(connection: Connection) -> bool:
-    """Whether a run of an endpoint is on its way to serve, or to its end."""
+    """Whether a run of an endpoint is starting or ending."""
     return any(run.state != control.SERVING for run in records.open_runs(connection))

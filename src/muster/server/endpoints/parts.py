@@ -1,4 +1,4 @@
-"""Parts of a deployment, each a run on a node of its own: what they must know of each other."""
+"""Parts of a deployment, each a run on a node of its own: what they must know about each other."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PARTS, _PLACEMENTS = tables.endpoint_runs, tables.placements
 
 
 def hosts_of_others(connection: Connection, run: str) -> list[str]:
-    """The machines of the other parts of a run's deployment; none for any other run."""
+    """The hosts of the other parts of a run's deployment; none for any other run."""
     mine = _PARTS.alias()
     same = [_PARTS.c[name] == mine.c[name] for name in ("endpoint", "deployment", "revision")]
     others = (

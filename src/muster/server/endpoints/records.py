@@ -1,4 +1,4 @@
-"""Endpoints and deployments as they are kept."""
+"""Endpoints and deployments in the database."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def add(context: Context, transaction: Transaction, new: NewEndpoint, caller: Ca
 
 
 def open_runs(connection: Connection, endpoint: str | None = None) -> list[Row[Any]]:
-    """Runs of one endpoint or of all that have not ended for it, with how they stand as runs; the newest last."""
+    """Runs of one endpoint, or of all, that have not ended for it, with their state as runs; the newest last."""
     query = (
         select(_RUNS, tables.runs.c.status, tables.runs.c.verdict, tables.runs.c.compute, _LATEST.label("latest"))
         .join(tables.runs, tables.runs.c.id == _RUNS.c.run_id)
@@ -61,7 +61,7 @@ def open_runs(connection: Connection, endpoint: str | None = None) -> list[Row[A
 
 
 def run_of(connection: Connection, run: str) -> Row[Any]:
-    """What a run is to its endpoint; NotFound for any other run."""
+    """A run's row as part of its endpoint; NotFound for any other run."""
     row = connection.execute(select(_RUNS).where(_RUNS.c.run_id == run)).first()
     if row is None:
         raise errors.NotFound(f"the run {run} belongs to no endpoint", "Only those of endpoints report here.")
@@ -69,7 +69,7 @@ def run_of(connection: Connection, run: str) -> Row[Any]:
 
 
 def is_lost(run: Row[Any]) -> bool:
-    """Whether what is kept of a run's replicas is of an attempt that is over."""
+    """Whether the known replicas of a run are from an attempt that is over."""
     is_over = run.status in (*states.TERMINAL, states.QUEUED) or run.latest > run.attempt
     return is_over and any(not replica.get("gone") for replica in run.replicas)
 
@@ -81,11 +81,11 @@ def set_run(transaction: Transaction, run: str, **columns: Any) -> None:
 def change(
     context: Context, transaction: Transaction, row: Row[Any], changes: EndpointChanges, trial: Json = None
 ) -> None:
-    """Change an endpoint's words and where its traffic goes; `trial`: what is kept of a deployment that is watched."""
+    """Change an endpoint's description, tags and traffic; `trial`: the record of a deployment that is watched."""
     known = deployments(transaction.connection, row.name)
     columns: dict[str, Json] = {"tags": merged_tags(row, changes.tags)}
     if changes.traffic is not None:
-        # Whoever shares out the traffic anew ends a trial; another begins where one is asked for.
+        # A new share of the traffic ends a trial; another starts if one is asked for.
         columns["canary"] = trial
     if changes.description is not None:
         columns["description"] = changes.description
@@ -112,21 +112,21 @@ def _check_known(endpoint: str, column: str, given: Mapping[str, int], known: Ma
 
 
 def touch(context: Context, transaction: Transaction, endpoint: str, **columns: Any) -> None:
-    """Change an endpoint's row, and have its front door hear of it."""
+    """Change an endpoint's row, and notify its front door."""
     values = {**columns, "version": _ENDPOINTS.c.version + 1, "updated_at": clock.now()}
     transaction.execute(update(_ENDPOINTS).where(_ENDPOINTS.c.name == endpoint).values(values))
     transaction.after_commit.append(lambda: context.hub.wake_soon(lambda: context.endpoints.wake(endpoint)))
 
 
 def renew_key(context: Context, transaction: Transaction, row: Row[Any], wanted: NewEndpointKey) -> EndpointKeys:
-    """Make one of an endpoint's keys anew."""
+    """Renew one of an endpoint's keys."""
     kept = keys.renewed(keys.opened(context, row), row.auth_mode, wanted.kind)
     touch(context, transaction, row.name, sealed=keys.seal(context, row.name, kept))
     return keys.shown(kept, row.name, row.auth_mode, clock.now())
 
 
 def remove_deployment(context: Context, transaction: Transaction, row: Row[Any], name: str) -> None:
-    """Forget a deployment that has no traffic; its runs end once they are unused."""
+    """Delete a deployment that has no traffic; its runs end once they are unused."""
     find_deployment(transaction.connection, row.name, name)
     if share := row.traffic.get(name, 0):
         raise errors.Conflict(
@@ -140,7 +140,7 @@ def remove_deployment(context: Context, transaction: Transaction, row: Row[Any],
 
 
 def remove(context: Context, transaction: Transaction, row: Row[Any]) -> list[str]:
-    """Forget an endpoint with its deployments. Returns its runs, which are to be cancelled."""
+    """Delete an endpoint with its deployments. Returns its runs, which the caller must cancel."""
     runs = [item.run_id for item in open_runs(transaction.connection, row.name)]
     touch(context, transaction, row.name)
     for table, column in ((_DEPLOYMENTS, _DEPLOYMENTS.c.endpoint), (_RUNS, _RUNS.c.endpoint)):

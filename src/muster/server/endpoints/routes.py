@@ -1,4 +1,4 @@
-"""Endpoints: create, deploy, share out traffic, keys; what their runs report and are told."""
+"""Endpoints: create, deploy, share out traffic, keys; reports of their runs, and the answers to them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ router = APIRouter(tags=["endpoints"])
 _MINE = needs(Action.MANAGE_ENDPOINT, asks_owner=True)
 _WAIT_MOST_S = 30.0
 _FOLLOWED_MOST_S = 2.0
-"""How long a change waits for the front door to go by it; one that is away follows when it is back."""
+"""How long a change waits for the front door to apply it; one that is away follows when it is back."""
 
 
 @router.get("/endpoints", dependencies=[needs(Action.READ)])
@@ -146,13 +146,13 @@ async def renew_key(name: str, body: NewEndpointKey, context: ContextOf, caller:
     found = await context.database.write(
         lambda t: records.renew_key(context, t, records.owned(t.connection, name, caller), body)
     )
-    # Whoever gets the new key may use it at once, and the old one opens nothing any more.
+    # The new key may be used at once, and the old one opens nothing any more.
     await _until_followed(context, name)
     return found
 
 
 async def _until_followed(context: ContextOf, name: str) -> None:
-    """Wait until the front door of an endpoint goes by what was just changed, as long as it is heard of at all."""
+    """Wait until an endpoint's front door has applied the last change, as long as it reports at all."""
 
     def look(connection: Connection) -> tuple[int, str | None]:
         doors = [run for run in records.open_runs(connection, name) if run.deployment is None]

@@ -1,4 +1,4 @@
-"""What runs of endpoints reported last, and who waits for another table. In memory: they report every second."""
+"""The last reports of endpoints' runs, and the waits for a new table. In memory: reports come every second."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from muster.wire.serving.endpoints import ServingFigures, ServingReport
 
 FRESH_S = 15.0
-"""How long what was reported counts."""
+"""How long a report is valid."""
 
 
 @dataclass
@@ -25,19 +25,19 @@ class Heard:
 
 @dataclass
 class EndpointsState:
-    """Of one server's life."""
+    """Lasts as long as one server."""
 
     heard: dict[str, Heard] = field(default_factory=dict)
     """By run."""
     _looked_through: int = 64
-    """Above so many, those that do not count any more go."""
+    """With more reports than this, those that are no longer valid are dropped."""
     _waiters: dict[str, set[asyncio.Event]] = field(default_factory=lambda: defaultdict(set))
     _listeners: dict[str, set[asyncio.Event]] = field(default_factory=lambda: defaultdict(set))
-    """Who waits for a report, by run."""
+    """Those that wait for a report, by run."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     """Something about endpoints has changed: the loop looks at them."""
     is_closing: bool = False
-    """The server ends: nobody waits any more."""
+    """The server is ending: nobody waits any more."""
 
     def note(self, run: str, report: ServingReport) -> None:
         now = time.monotonic()
@@ -49,17 +49,17 @@ class EndpointsState:
             event.set()
 
     def of(self, run: str | None) -> ServingReport | None:
-        """What a run reported a moment ago; None where it has been silent."""
+        """The last report of a run; None if it has been silent."""
         found = self.heard.get(run or "")
         return found.report if found is not None and time.monotonic() - found.at < FRESH_S else None
 
     def figures(self, run: str | None) -> Mapping[str, ServingFigures]:
-        """What a run says of deployments, by name."""
+        """A run's figures of deployments, by name."""
         report = self.of(run)
         return {item.deployment: item for item in report.figures} if report is not None else {}
 
     async def until_followed(self, run: str, version: int, most_s: float) -> bool:
-        """Wait until a front door says that it goes by a table, or a newer one; whether it does so in time."""
+        """Wait until a front door reports that it uses this table or a newer one; returns whether it did in time."""
         event = asyncio.Event()
         self._listeners[run].add(event)
         try:
@@ -77,7 +77,7 @@ class EndpointsState:
 
     @contextmanager
     def watching(self, endpoint: str) -> Iterator[asyncio.Event]:
-        """An event that is set when the endpoint's table may be another, as long as the block lasts."""
+        """An event that is set when the endpoint's table may have changed, as long as the block lasts."""
         event = asyncio.Event()
         self._waiters[endpoint].add(event)
         try:
@@ -88,14 +88,14 @@ class EndpointsState:
                 del self._waiters[endpoint]
 
     def close(self) -> None:
-        """On the event loop, when the server ends."""
+        """On the event loop: end all waits when the server ends."""
         self.is_closing = True
         for events in self._waiters.values():
             for event in events:
                 event.set()
 
     def wake(self, endpoint: str) -> None:
-        """On the event loop: have those who wait for the endpoint look again."""
+        """On the event loop: wake those that wait for a change of the endpoint."""
         for event in self._waiters.get(endpoint, ()):
             event.set()
         self.changed.set()

@@ -1,4 +1,4 @@
-"""What the front door of an endpoint is told, and what runs of endpoints report."""
+"""The table for the front door of an endpoint, and the reports of endpoints' runs."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _route(row: Row[Any], deployment: Row[Any], name: str, runs: list[Row[Any]],
 
 
 def take(context: Context, transaction: Transaction, run: str, report: ServingReport) -> ServingOrders:
-    """Keep where a run's replicas or its front door are; whoever asks for them hears of a change."""
+    """Record where a run's replicas or its front door are; a change is passed on to those that use them."""
     mine = records.run_of(transaction.connection, run)
     columns = _changes(transaction.connection, mine, report)
     if columns:
@@ -78,7 +78,7 @@ def take(context: Context, transaction: Transaction, run: str, report: ServingRe
 
 
 def _certified(context: Context, row: Row[Any], deployment: str | None, found: dict[str, Json]) -> dict[str, str]:
-    """A certificate for the address at which a front door comes up, where its endpoint speaks TLS."""
+    """A certificate for the address at which a front door starts, if its endpoint uses TLS."""
     if deployment is not None or "address" not in found:
         return {}
     host = str(found["address"]) if row.host in (None, ANYWHERE) else str(row.host)
@@ -87,14 +87,14 @@ def _certified(context: Context, row: Row[Any], deployment: str | None, found: d
 
 
 def is_news(connection: Connection, mine: Row[Any], report: ServingReport) -> bool:
-    """Whether a report says something that is not kept yet."""
+    """Whether a report has something that is not recorded yet."""
     row = records.find(connection, mine.endpoint)
     moved = mine.deployment is None and report.port is not None and report.port != row.port
     return moved or bool(_changes(connection, mine, report))
 
 
 def orders(context: Context, connection: Connection, mine: Row[Any], row: Row[Any], attempt: int) -> ServingOrders:
-    """What a run must know: how its replicas know the front door, where they listen, how much waits for them."""
+    """The orders for a run: the front door's key, the address to listen on, how many requests wait."""
     compute = connection.execute(select(tables.runs.c.compute).where(tables.runs.c.id == mine.run_id)).scalar()
     doors = [item for item in records.open_runs(connection, row.name) if item.deployment is None]
     door = context.endpoints.of(doors[-1].run_id) if doors else None
@@ -106,7 +106,7 @@ def orders(context: Context, connection: Connection, mine: Row[Any], row: Row[An
 
 def _changes(connection: Connection, mine: Row[Any], report: ServingReport) -> dict[str, Json]:
     if report.attempt < mine.attempt:
-        # An earlier attempt that lives on somewhere has nothing to say.
+        # Reports of an earlier attempt that is still alive somewhere are ignored.
         return {}
     found: dict[str, Json] = {}
     if report.attempt != mine.attempt or mine.address is None:
@@ -126,6 +126,6 @@ def _address(connection: Connection, run: str, attempt: int) -> str:
 
 
 def _host_on(context: Context, connection: Connection, compute: str | None, address: str) -> str:
-    """Where processes on a cluster listen: at their node's address; on this machine nobody else needs to reach them."""
+    """Where processes on a cluster listen: at their node's address, or at the loopback address on this machine."""
     engine = connection.execute(select(tables.clusters.c.engine).where(tables.clusters.c.name == compute)).scalar()
     return _LOOPBACK if engine is None or context.nodes.engines.on_this_machine(engine) else address

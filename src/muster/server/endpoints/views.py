@@ -61,7 +61,7 @@ def view(context: Context, connection: Connection, row: Row[Any]) -> EndpointVie
 
 
 def address(row: Row[Any], door: Row[Any] | None, scheme: str) -> str | None:
-    """Where the front door answers; None while that is not known."""
+    """The address of the front door; None while it is not known."""
     if door is None or not row.port or not door.address:
         return None
     host = door.address if row.host in (None, ANYWHERE) else row.host
@@ -78,7 +78,7 @@ def _endpoint_state(deployments: Sequence[DeploymentView], is_up: bool) -> str:
 
 
 def _may_sleep(item: DeploymentView) -> bool:
-    """Whether a deployment without a replica starts one for the next request."""
+    """Whether a deployment may be without a replica until the next request starts one."""
     return item.instances == 0 and item.state == "serving"
 
 
@@ -130,7 +130,7 @@ def _deployment(
 def _is_taking_over(
     context: Context, endpoint: Row[Any], runs: Sequence[Row[Any]], newest: Row[Any] | None, door: Row[Any] | None
 ) -> bool:
-    """Whether the newest revision answers, and older ones may still be asked, too."""
+    """Whether the newest revision answers while older ones may still get requests."""
     if newest is None or newest.state != control.SERVING or newest.status in states.TERMINAL:
         return False
     older = {run.state for run in runs if run.revision < newest.revision and run.status not in states.TERMINAL}
@@ -140,7 +140,7 @@ def _is_taking_over(
 
 
 def _first(parts: Sequence[Row[Any]]) -> Row[Any] | None:
-    """The run that tells how a revision does: one that serves, else one that failed, else any."""
+    """The run that shows a revision's state: one that serves, else one that failed, else any."""
 
     def rank(run: Row[Any]) -> int:
         is_over = run.status in states.TERMINAL
@@ -150,7 +150,7 @@ def _first(parts: Sequence[Row[Any]]) -> Row[Any] | None:
 
 
 def _together(figures: Sequence[ServingFigures]) -> ServingFigures | None:
-    """What the parts of a deployment did as one: counts are added, times are those of the slowest."""
+    """The figures of a deployment's parts as one: counts are added, times are those of the slowest."""
     if len(figures) < 2:
         return figures[0] if figures else None
     slowest = max(figures, key=lambda item: item.p95_ms)
@@ -167,7 +167,7 @@ def _together(figures: Sequence[ServingFigures]) -> ServingFigures | None:
 
 
 def _model_of(connection: Connection, run: str) -> str | None:
-    """The model that a run serves, as it was fixed when the run was taken."""
+    """The model that a run serves, as it was fixed when the run was accepted."""
     spec = connection.execute(select(tables.runs.c.spec).where(tables.runs.c.id == run)).scalar()
     return next(models_of(spec or {}), None)
 
@@ -177,7 +177,7 @@ def _state(newest: Row[Any] | None, serving: Row[Any] | None) -> DeploymentState
     if newest is None:
         return "serving" if answers else "stopped"
     if newest.status in states.TERMINAL and answers:
-        # Its update failed; what was there before goes on.
+        # Its update failed; the previous revision goes on.
         return "serving"
     if newest.status == states.CANCELED:
         return "stopped"

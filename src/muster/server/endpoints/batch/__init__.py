@@ -1,1 +1,1 @@
-"""Batch endpoints: deployments as they are kept, and the run that each request becomes."""
+"""Batch endpoints: stored deployments, and the run that each request becomes."""

@@ -1,4 +1,4 @@
-"""Batch endpoints and their deployments as they are kept."""
+"""Batch endpoints and their deployments in the database."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ find, owned, deployments = BATCH.find, BATCH.owned, BATCH.deployments
 
 
 def add(transaction: Transaction, new: NewBatchEndpoint, caller: Caller) -> None:
-    """Create a batch endpoint; it takes requests once something is deployed."""
+    """Create a batch endpoint; it accepts requests once something is deployed."""
     BATCH.refuse_taken(transaction.connection, new.name)
     now = clock.now()
     row = {
@@ -40,7 +40,7 @@ def add(transaction: Transaction, new: NewBatchEndpoint, caller: Caller) -> None
 
 
 def find_deployment(connection: Connection, row: Row[Any], name: str | None) -> Row[Any]:
-    """The deployment that is named, or the endpoint's default."""
+    """The named deployment, or the endpoint's default."""
     if name is None and row.default_deployment is None:
         raise errors.Conflict(
             f"nothing is deployed to the batch endpoint {row.name}",
@@ -50,7 +50,7 @@ def find_deployment(connection: Connection, row: Row[Any], name: str | None) -> 
 
 
 def change(transaction: Transaction, row: Row[Any], changes: BatchEndpointChanges) -> None:
-    """Change a batch endpoint's words, and where requests go that name no deployment."""
+    """Change a batch endpoint's description and tags, and the deployment for requests that name none."""
     columns: dict[str, Json] = {"tags": merged_tags(row, changes.tags)}
     if changes.description is not None:
         columns["description"] = changes.description
@@ -65,7 +65,7 @@ def touch(transaction: Transaction, endpoint: str, **columns: Json) -> None:
 
 
 def remove_deployment(transaction: Transaction, row: Row[Any], name: str) -> None:
-    """Forget a deployment; its runs stay. The default one goes last."""
+    """Delete a deployment; its runs stay. The default one can only be deleted last."""
     found = find_deployment(transaction.connection, row, name)
     others = [other for other in deployments(transaction.connection, row.name) if other != name]
     if found.name == row.default_deployment and others:
@@ -79,7 +79,7 @@ def remove_deployment(transaction: Transaction, row: Row[Any], name: str) -> Non
 
 
 def remove(transaction: Transaction, row: Row[Any]) -> None:
-    """Forget a batch endpoint with its deployments; its runs stay."""
+    """Delete a batch endpoint with its deployments; its runs stay."""
     transaction.execute(delete(_DEPLOYMENTS).where(_DEPLOYMENTS.c.endpoint == row.name))
     transaction.execute(delete(_ENDPOINTS).where(_ENDPOINTS.c.name == row.name))
 
@@ -106,7 +106,7 @@ def view(connection: Connection, row: Row[Any]) -> BatchEndpointView:
 
 
 def kept_snapshots(connection: Connection) -> set[str]:
-    """The code of deployments, and the folders that their images are built from: later runs need them."""
+    """The snapshots with the code of deployments, and the folders that images are built from: later runs need them."""
     found: set[str] = set()
     for row in connection.execute(select(*_DEPLOYMENTS.c["snapshot", "spec"])):
         environment = row.spec["submission"]["spec"].get("environment")

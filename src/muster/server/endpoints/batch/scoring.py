@@ -1,4 +1,4 @@
-"""Deployments of batch endpoints are taken here, and requests become runs."""
+"""Accepts deployments of batch endpoints, and turns requests into runs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from muster.wire.serving.endpoints import check_endpoint_name
 def deploy(
     context: Context, transaction: Transaction, endpoint: str, name: str, new: NewBatchDeployment, caller: Caller
 ) -> None:
-    """Keep a deployment with its model's version as it is now, unless none of its runs could start."""
+    """Store a deployment with the current version of its model, unless none of its runs could start."""
     try:
         check_endpoint_name(name)
     except ValueError as error:
@@ -58,11 +58,11 @@ def deploy(
 
 
 def job_of(connection: Connection, endpoint: str, request: BatchRequest, caller: Caller) -> Submission:
-    """The job that a request becomes, as the person who asks."""
+    """The job for a request, submitted as the person who asks."""
     row = records.find_deployment(connection, records.find(connection, endpoint), request.deployment)
     new = from_json(NewBatchDeployment, row.spec)
     spec = job_of_request(new.submission.spec, new.settings, request, endpoint, row.name)
-    # Refused here, where the error can name what the request says.
+    # Refused here, where the error can name the field of the request.
     make_spec(dict(spec))
     key = f"batch/{endpoint}/{request.key}"
     return replace(new.submission, key=key, spec=spec, submitted_by=caller.subject)
