@@ -1,4 +1,4 @@
-"""The bytes of a model version: brought to a place of their own, listed, hashed, recognised. Takes time."""
+"""The files of a model version: moved to their own folder, listed, hashed, and their formats recognised. Takes time."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ from muster.wire.models import MODEL_TYPES, ModelFormat, ModelView, NewModel
 FOLDER = "models"
 RUN_FILES = "run-files"
 SNAPSHOT = "snapshot"
-"""The property that names the snapshot in which versions of earlier Musters lie."""
+"""The property with the snapshot that holds versions of earlier releases of Muster."""
 _DIGITS = 12
 _FAR_FILE = 64 << 20
-"""Of a file that lies elsewhere than here, no more is fetched to see what it is."""
+"""Of a remote file no more than this is fetched to recognise its format."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """One file of a model to be: its path there, and where its bytes are in the workspace store."""
+    """One file of a future model: its path there, and the location of its bytes in the workspace store."""
 
     entry: FileEntry
     location: str
 
 
 def settle(context: Context, model: ModelView) -> ModelView:
-    """See to it that a version's bytes have a place of their own; returns it as it is then."""
+    """Make sure that a version's files have their own folder; returns the version as it is then."""
     if model.num_files is not None:
         return model
     if model.address is not None:
@@ -61,7 +61,7 @@ def settle(context: Context, model: ModelView) -> ModelView:
 
 
 def register(context: Context, body: NewModel, user: str) -> ModelView:
-    """Register what a client sent to a datastore, or what lies there; its size and hashes are known at once."""
+    """Register files that a client sent to a datastore, or that are there already, with their size and hashes."""
     assert body.address is not None
     kind = body.type or "custom_model"
     if kind not in MODEL_TYPES:
@@ -87,22 +87,22 @@ def register(context: Context, body: NewModel, user: str) -> ModelView:
 
 
 def require_files(context: Context, run: str, path: str) -> None:
-    """Refuse what a run does not have and will not get: it is over."""
+    """Refuse files that a run does not have, if it is over and will not get them."""
     if context.database.read_now(lambda c: find_run(c, run)).status in states.TERMINAL:
         _of_run(context, run, path)
 
 
 def run_files(context: Context, run: str, path: str) -> tuple[str, bool]:
-    """A place of their own for files of a run, so that a job reads them; its address, and whether it is one file."""
+    """Give files of a run their own folder, so that a job can read them; the address, and whether it is one file."""
     sources = _of_run(context, run, path)
     return place(context, f"{RUN_FILES}/{run}", sources), sources[0].entry.path == ""
 
 
 def place(context: Context, folder: str, sources: Sequence[Source]) -> str:
-    """Bring files of the workspace store together in its datastore, without a copy where that can be; the address."""
+    """Put files of the workspace store together in its datastore, without a copy where possible; the address."""
     entries = [item.entry for item in sources]
     told = "".join(f"{item.entry.path}\0{item.location}\n" for item in sources)
-    # The same bytes have the same place, so that doing it twice does nothing.
+    # The same files get the same folder, so that repeating this does nothing.
     key = (digest_of(entries) or hashlib.sha256(told.encode()).hexdigest())[:_DIGITS]
     one = entries[0].path == ""
     base = joined(folder, key)
@@ -118,7 +118,7 @@ def place(context: Context, folder: str, sources: Sequence[Source]) -> str:
 
 
 def discard(context: Context, models: Sequence[ModelView]) -> None:
-    """Remove the bytes of versions that were forgotten, where nothing else lies at their place."""
+    """Remove the files of deleted versions, unless another version has the same folder."""
     root = datastore_address(DEFAULT_DATASTORE, f"{FOLDER}/")
     for address in {model.address for model in models if model.address and model.address.startswith(root)}:
         if context.database.read_now(partial(registry.at_address, address=address)):

@@ -1,4 +1,4 @@
-"""Models and files of runs as inputs of jobs: their bytes get a place and their version is fixed before queueing."""
+"""Models and files of runs as inputs of jobs: their files get a folder and their version is fixed before queueing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def unplaced(spec: Mapping[str, Json]) -> Sequence[str]:
 
 
 def placed(context: Context, spec: Mapping[str, Json], names: Sequence[str]) -> Mapping[str, Json]:
-    """The same job, once what those inputs hold lies where nodes can read it. Takes time."""
+    """The same job, once the files of those inputs are where nodes can read them. Takes time."""
     given = _inputs(spec)
     changed: dict[str, Json] = {**given}
     for name in names:
@@ -35,7 +35,7 @@ def placed(context: Context, spec: Mapping[str, Json], names: Sequence[str]) -> 
 
 
 def settled(connection: Connection, item: Input) -> Input:
-    """An input with the version of its model fixed; one file is given to the job as a file."""
+    """An input with the version of its model fixed; a single file is passed to the job as a file."""
     reference = parse(item.path or "")
     if isinstance(reference, RunPath):
         raise errors.JobError(f"{item.path} has no place yet", "Submit the job again.")

@@ -1,4 +1,4 @@
-"""Where a model comes from: its run, with the code, data and environment that went into it, and what it measured."""
+"""Where a model comes from: its run, with the code, data and environment that it used, and its metrics."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from muster.wire.models import ModelLineage, ModelView
 
 
 def lineage_of(connection: Connection, model: ModelView) -> ModelLineage:
-    """What is known of the run that a model comes from; only its name once the run was removed."""
+    """What is known of the run that made a model; only its name once the run was removed."""
     if model.run_id is None:
         return ModelLineage()
     run = connection.execute(select(tables.runs).where(tables.runs.c.id == model.run_id)).first()

@@ -1,4 +1,4 @@
-"""The numbers of versions: each is given once, also where the version that had it was removed."""
+"""Version numbers: each is given only once, even if its version was removed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _VERSIONS, _RETIRED = tables.models, tables.retired_models
 
 
 def number_for(transaction: Transaction, name: str, version: int | None) -> int:
-    """The next number of a model, or the one that is asked for where nothing has or had it."""
+    """The next number of a model, or the requested one if it was never given."""
     used = [(_VERSIONS, "exists, and what exists never changes"), (_RETIRED, "was deleted, and its number stays taken")]
     if version is None:
         query = [select(func.max(table.c.version)).where(table.c.name == name) for table, _ in used]
@@ -25,7 +25,7 @@ def number_for(transaction: Transaction, name: str, version: int | None) -> int:
 
 
 def retire(transaction: Transaction, name: str, version: int | None = None) -> None:
-    """Keep the number of one version, or of all that a model has, from being given again; before they are removed."""
+    """Prevent the number of one version, or all numbers of a model, from being given again; before they are removed."""
     mine = (_VERSIONS.c.name == name, *((_VERSIONS.c.version == version,) if version is not None else ()))
     known = select(_RETIRED.c.version).where(_RETIRED.c.name == name)
     query = select(_VERSIONS.c.version).where(*mine, _VERSIONS.c.version.not_in(known))

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 def check(output: Output) -> None:
-    """Refuse what could not be registered when the run has completed."""
+    """Refuse an output that could not be registered when the run has completed."""
     if output.name is None or output.type not in MODEL_TYPES:
         return
     if not rules.RUN_NAME.fullmatch(output.name) or len(output.name) > 64:
@@ -39,7 +39,7 @@ def check(output: Output) -> None:
 def register(
     context: Context, transaction: Transaction, run_id: str, spec: Mapping[str, Json], user: str | None
 ) -> None:
-    """Register the models that a completed run wrote; what they hold is looked at afterwards."""
+    """Register the models that a completed run wrote; their files are examined afterwards."""
     declared = spec.get("outputs")
     for name, item in declared.items() if isinstance(declared, Mapping) else ():
         output = Output.model_validate(item, strict=False)
@@ -80,5 +80,5 @@ def _settle(context: Context, model: ModelView) -> None:
     try:
         content.settle(context, model)
     except errors.MusterError as error:
-        # It is tried again when somebody asks for the model.
+        # It is retried when somebody asks for the model.
         log.warning("the model %s:%s has no place yet: %s", model.name, model.version, error)

@@ -42,7 +42,7 @@ def add_model(
     version: int | None = None,
     user: str | None = None,
 ) -> ModelView:
-    """Register the next version of a model, or the one that is named."""
+    """Register the next version of a model, or the requested one."""
     ensure_registered(transaction, name)
     number = number_for(transaction, name, version)
     row = {
@@ -54,7 +54,7 @@ def add_model(
 
 
 def ensure_registered(transaction: Transaction, name: str) -> None:
-    """Have a model be known by its name, whichever way its first version came."""
+    """Add a model's name if it is unknown, whichever way its first version came."""
     now = clock.now()
     if transaction.execute(select(_NAMES.c.name).where(_NAMES.c.name == name)).first() is None:
         row: dict[str, Json] = {"name": name, "description": None, "tags": {}, "created_at": now, "updated_at": now}
@@ -75,7 +75,7 @@ def list_models(connection: Connection, name: str | None = None, tags: Sequence[
 
 
 def find_model(connection: Connection, name: str, version: int | None) -> ModelView:
-    """One version of a model, the newest unless one is named."""
+    """One version of a model, the newest if none is named."""
     found = list_models(connection, name)
     for model in found:
         if version is None or model.version == version:
@@ -89,7 +89,7 @@ def find_model(connection: Connection, name: str, version: int | None) -> ModelV
 
 
 def resolve(connection: Connection, reference: ModelReference) -> ModelView:
-    """The version that a reference means at this moment."""
+    """The version to which a reference points at this moment."""
     found = find_model(connection, reference.name, reference.version)
     if reference.alias is not None:
         versions = list_models(connection, reference.name)
@@ -131,7 +131,7 @@ def change(transaction: Transaction, name: str, version: int, changes: ModelChan
 
 
 def checked_alias(alias: str) -> str:
-    """An alias that cannot be taken for a version; raises JobError."""
+    """An alias that cannot be mistaken for a version; raises JobError."""
     plain = alias.replace("_", "").replace("-", "").replace(".", "")
     if not plain.isalnum() or not plain.isascii() or len(alias) > 255 or alias == "latest" or alias.isdecimal():
         raise errors.JobError(
@@ -141,7 +141,7 @@ def checked_alias(alias: str) -> str:
 
 
 def remove(transaction: Transaction, name: str, version: int | None) -> list[ModelView]:
-    """Forget one version of a model, or all of them. Returns what there was."""
+    """Delete one version of a model, or all of them. Returns the deleted ones."""
     found = (
         [find_model(transaction.connection, name, version)] if version else list_models(transaction.connection, name)
     )
@@ -158,7 +158,7 @@ def remove(transaction: Transaction, name: str, version: int | None) -> list[Mod
 
 
 def set_address(transaction: Transaction, model: ModelView, address: str) -> None:
-    """Say where the bytes of a version lie, before it is known what they are."""
+    """Record the address of a version's files, before they are listed."""
     transaction.execute(update(_VERSIONS).where(*_key(model.name, model.version)).values(address=address))
 
 
@@ -170,7 +170,7 @@ def keep_content(
     kind: str,
     formats: Sequence[ModelFormat],
 ) -> ModelView:
-    """Record where a version's bytes lie and what they are; the first to say so is right."""
+    """Record a version's address, files and formats; the first record is kept."""
     now = find_model(transaction.connection, model.name, model.version)
     if now.num_files is not None:
         return now
@@ -186,14 +186,14 @@ def keep_content(
 
 
 def files(connection: Connection, model: ModelView) -> tuple[FileEntry, ...]:
-    """What a version holds; nothing while its bytes are only in its run."""
+    """The files of a version; none while they are only in its run."""
     mine = (_FILES.c.name == model.name, _FILES.c.version == model.version)
     query = select(_FILES).where(*mine).order_by(_FILES.c.path)
     return tuple(message_of(FileEntry, row) for row in connection.execute(query))
 
 
 def at_address(connection: Connection, address: str) -> list[ModelView]:
-    """Versions whose bytes lie at an address."""
+    """Versions whose files are at an address."""
     return [_view(row, ()) for row in connection.execute(select(_VERSIONS).where(_VERSIONS.c.address == address))]
 
 

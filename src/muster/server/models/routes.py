@@ -114,7 +114,7 @@ async def read_model(name: str, version: int, request: Request, context: Context
 
 
 def _settled(context: Context, model: ModelView) -> ModelView:
-    """With its bytes in a place of their own, where they are known already: a run may still be writing them."""
+    """With its files in their own folder, if it has files already: a run may still be writing them."""
     try:
         return content.settle(context, model)
     except errors.NotFound:

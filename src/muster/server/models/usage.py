@@ -1,4 +1,4 @@
-"""What needs a model: it is not deleted beneath an endpoint that serves it, or a run that has yet to fetch it."""
+"""The users of a model: it is not deleted while an endpoint serves it, or a run still has to fetch it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _INPUT = "models:/"
 
 
 def endpoints_of(connection: Connection, name: str, version: int | None) -> list[str]:
-    """ENDPOINT/DEPLOYMENT of those that serve a model online, or one version of it.
+    """ENDPOINT/DEPLOYMENT of the online deployments that serve a model, or one version of it.
 
-    The newest revision counts, whether or not it came up, and each older one whose run has not ended for its
-    endpoint: that one answers meanwhile.
+    The newest revision counts, whether or not it started, and each older one whose run has not ended for its
+    endpoint: that one answers in the meantime.
     """
     deployments, members, runs = tables.deployments, tables.endpoint_runs, tables.runs
     found = {
@@ -70,7 +70,7 @@ def models_of(spec: Mapping[str, Json]) -> Iterator[str]:
 
 
 def refuse_used(connection: Connection, name: str, version: int | None) -> None:
-    """Refuse to delete what is served or still to be fetched: replicas and ranks could not be started again."""
+    """Refuse to delete a model that is served or still to be fetched: replicas and ranks could not be restarted."""
     what = name if version is None else f"{name}:{version}"
     if used := endpoints_of(connection, name, version):
         endpoint, _, deployment = used[0].partition("/")
