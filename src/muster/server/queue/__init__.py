@@ -1,1 +1,1 @@
-"""What waits: the queue, what is learned for it, and what runs are told about their start."""
+"""Waiting runs: the queue, what is learned for it, and the forecasts of their start."""

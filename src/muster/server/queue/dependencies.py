@@ -1,4 +1,4 @@
-"""Queued runs that wait for others: kept in memory with the queue, looked at when one of those has changed."""
+"""Queued runs that wait for other runs: kept in memory with the queue, checked when one of those has changed."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _STATUSES = select(*tables.runs.c["id", "status"]).where(tables.runs.c.id.in_(bi
 
 
 class Dependencies:
-    """What queued runs wait for."""
+    """The runs that queued runs wait for."""
 
     def __init__(self) -> None:
         self._wanted: dict[str, tuple[str, ...]] = {}
         self._is_new = False
         self.held: dict[str, str] = {}
-        """Runs that must not start yet, and why."""
+        """Runs that must not start yet, with the reason."""
 
     def put(self, row: Any) -> None:
-        """A run is queued; one that has started before waits for nobody again."""
+        """Add a queued run; one that has started before does not wait again."""
         if row.spec.get("after") and row.started_at is None:
             self._wanted[row.id] = tuple(row.spec["after"])
             self._is_new = True
@@ -37,14 +37,14 @@ class Dependencies:
         self.held.pop(run_id, None)
 
     def are_on(self, run_id: str) -> bool:
-        """Whether somebody waits for this run."""
+        """Whether a queued run waits for this run."""
         return bool(self._wanted) and run_id in self._theirs()
 
     def _theirs(self) -> set[str]:
         return {parse(text).run for wanted in self._wanted.values() for text in wanted}
 
     def update(self, transaction: Transaction, changed: Collection[str]) -> dict[str, str]:
-        """Look again where something has changed; returns the runs that will never start, and why."""
+        """Check again after changes; returns the runs that will never start, with the reason."""
         theirs = self._theirs()
         if not theirs or (not self._is_new and theirs.isdisjoint(changed)):
             return {}
@@ -58,7 +58,7 @@ class Dependencies:
 
 
 def settle(connection: Connection, wanted: Sequence[str]) -> tuple[str, ...]:
-    """What a job says that it waits for, with the runs' ids; a refusal where that will never be."""
+    """A job's dependencies with the runs' full ids; refuses one that can never be met."""
     found = []
     for text in wanted:
         item = parse(text)

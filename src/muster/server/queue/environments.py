@@ -1,4 +1,4 @@
-"""Queued runs that run in environments: kept in memory with the queue, for those that are built before they start."""
+"""Environments of queued runs: kept in memory with the queue, so that nodes can build them before the runs start."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from muster.wire.node.recipes import Recipe
 
 
 class Environments:
-    """What queued runs need to have built."""
+    """The environments that queued runs need."""
 
     def __init__(self) -> None:
         self._contents: dict[str, str] = {}
-        """By run."""
+        """Content by run."""
         self.recipes: dict[str, tuple[Recipe, str | None]] = {}
-        """By content: what is built, on which Python."""
+        """By content: the recipe and the Python to build it on."""
 
     def put(self, row: Any) -> None:
-        """A run is queued. For a confined job nothing is built: that would run code of the packages."""
+        """Add a queued run. Nothing is built for a sandboxed job: that would run code of the packages."""
         stored = row.environment
         if not stored or stored.get("recipe") is None or row.spec.get("isolation") == SANDBOX:
             return
@@ -40,7 +40,7 @@ class Environments:
         self._contents.pop(run_id, None)
 
     def wishes(self, gangs: Iterable[Gang]) -> list[Wish]:
-        """Those of the given gangs that run in environments, in their order."""
+        """A wish for each of these gangs that runs in an environment, in their order."""
         return [
             Wish(gang, content, self.recipes[content][0].label)
             for gang in gangs

@@ -1,6 +1,6 @@
-"""What the server has learned of runs: how long they take, how long they wait, what each person has used.
+"""What the server has learned from runs: how long they take, how long they wait, how much each person has used.
 
-Read from the database once, then kept up as runs end.
+Read from the database once, then kept up to date as runs end.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _KEEP_FORECAST = update(_RUNS).where(_RUNS.c.id == bindparam("run_id")).values(f
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """What is remembered of a run while it holds nodes, so that nothing has to be read again when it ends."""
+    """Kept for a run while it holds nodes, so that nothing has to be read again when it ends."""
 
     traits: Traits
     length: Length
@@ -81,16 +81,16 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class FirstForecast:
-    """When a waiting run was first expected to start, and on which grounds."""
+    """When a waiting run was first expected to start, and the grounds for it."""
 
     traits: Traits
     since: float
     first: Interval
     others_s: float = 0.0
-    """For how long others had waited then."""
+    """How long others had waited at that time."""
 
     def moved(self, jump_s: float) -> FirstForecast:
-        """The same on a clock that was set by so much."""
+        """The same after the clock was set forward by this much."""
         first = Interval(self.first.low_at + jump_s, self.first.high_at + jump_s, self.first.likely_at + jump_s)
         return replace(self, since=self.since + jump_s, first=first)
 
@@ -105,7 +105,7 @@ class Learned:
         self._ending: dict[str, Traits] = {}
 
     def load(self, transaction: Transaction) -> None:
-        """Start with what the database remembers."""
+        """Start with the records of the database."""
         now = clock.now()
         for row in reversed(transaction.execute(_ENDED).all()):
             self._learn(row, traits_of_run(row))
@@ -117,13 +117,13 @@ class Learned:
             self.ledger(row.cluster).add(row.submitted_by or "", held_s, row.ended_at)
 
     def let_go(self, running: Running, traits: Traits | None, now: float) -> None:
-        """A run holds no nodes any more; its length is learned once its record is complete."""
+        """A run no longer holds nodes; its length is learned once its record is complete."""
         self.ledger(running.cluster).add(running.user, weight_of(running) * max(0.0, now - running.since), now)
         if traits is not None:
             self._ending[running.run_id] = traits
 
     def note_ends(self, transaction: Transaction, changed: Iterable[str]) -> None:
-        """Learn from runs that let go of their nodes and whose record is complete."""
+        """Learn from runs that released their nodes and whose record is complete."""
         ids = sorted(self._ending.keys() & set(changed)) if self._ending else ()
         for row in transaction.execute(_ENDS, {"ids": ids}) if ids else ():
             self._learn(row, self._ending.pop(row.id))
@@ -138,31 +138,31 @@ class Learned:
         )
 
     def _learn(self, row: Any, traits: Traits) -> None:
-        """Only from runs of one attempt: between several of them a run waits."""
+        """Only from runs of one attempt: a run waits between its attempts."""
         if row.attempt == 1 and row.ended_at is not None:
             self.lengths.learn(traits, row.ended_at - row.started_at, row.timeout_s, row.submitted_by or "")
 
 
 def traits_of_run(row: Any) -> Traits:
-    """What a run has in common with others, by its record."""
+    """The traits of a run, from its record."""
     shape = (row.num_nodes, row.ranks_per_node, row.gpus_per_node)
     return traits_of(shape, row.submitted_by or "", row.experiment, row.spec)
 
 
 def of_attempt(length: Length, limit_s: float | None, before_s: float) -> Length:
-    """The length of a run whose earlier attempts ran for so long: its limit is one of the present attempt."""
+    """The length of a run whose earlier attempts ran for `before_s`: its limit applies to the present attempt only."""
     return length if limit_s is None else length.within(limit_s + before_s)
 
 
 def with_progress(length: Length, elapsed_s: float, progress: Progress | None) -> Length:
-    """The same for a run that shows how far it has come."""
+    """The same for a run that reports its progress."""
     if progress is None or not progress.done or not progress.total:
         return length
     return from_progress(length, elapsed_s, progress.done, progress.total)
 
 
 def load_progress(transaction: Transaction, attempts: Mapping[str, int]) -> Mapping[str, Progress]:
-    """How far each of these runs has come in its present attempt: as far as its slowest rank."""
+    """The progress of each of these runs in its present attempt: that of its slowest rank."""
     found: dict[str, list[Progress]] = {}
     for row in transaction.execute(select(_PROGRESS).where(_PROGRESS.c.run_id.in_(_IDS)), {"ids": sorted(attempts)}):
         if row.attempt == attempts[row.run_id]:
@@ -171,24 +171,24 @@ def load_progress(transaction: Transaction, attempts: Mapping[str, int]) -> Mapp
 
 
 def load_earlier(transaction: Transaction, ids: Sequence[str]) -> Mapping[str, float]:
-    """For how many seconds the attempts of these runs that are over have run."""
+    """For how many seconds the finished attempts of these runs ran."""
     return {row.run_id: row.seconds for row in transaction.execute(_EARLIER, {"ids": list(ids)})}
 
 
 def first_forecast(record: Any) -> FirstForecast:
-    """A run's first forecast, as its record keeps it."""
+    """A run's first forecast, from its record."""
     first = Interval(record["low_at"], record["high_at"])
     return FirstForecast(tuple(record["traits"]), record["told_at"], first, record.get("others_s", 0.0))
 
 
 def move_forecasts(transaction: Transaction, jump_s: float) -> None:
-    """The clock was set: what runs that have not ended were told moves with it."""
+    """The clock was set: the forecasts of runs that have not ended move with it."""
     known = {row.id: first_forecast(row.forecast) for row in transaction.execute(_FORECASTS)}
     keep_forecasts(transaction, {run_id: each.moved(jump_s) for run_id, each in known.items()})
 
 
 def keep_forecasts(transaction: Transaction, forecasts: Mapping[str, FirstForecast]) -> None:
-    """Write down the first forecasts of runs, so that they can be compared with what came."""
+    """Write down the first forecasts of runs, to compare them with the actual starts."""
     rows = [
         {
             "run_id": run_id,

@@ -1,4 +1,4 @@
-"""When a run is likely to start and to end, and how good that was afterwards."""
+"""When a run is likely to start and to end, and how good the forecast was."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HAS_NODES = (states.PREPARING, states.RUNNING)
 
 @dataclass(frozen=True)
 class Outlook:
-    """What the views of a run say of its time."""
+    """The expected times in the views of a run."""
 
     starts_at: float | None = None
     starts_between: Between | None = None
@@ -49,7 +49,7 @@ def outlook(context: Context, row: RunRow, progress: Progress | None, now: float
 
 
 def waiting(context: Context, row: RunRow) -> Waiting:
-    """What a queued run waits for, as the scheduler's last pass found."""
+    """The reason why a queued run waits, as the scheduler's last pass found."""
     known = context.runs.queue.explanations
     return (known.of(row.id) if known else None) or Waiting("waits for the next pass of the scheduler")
 

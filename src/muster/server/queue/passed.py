@@ -1,4 +1,4 @@
-"""How often queued runs were passed over, kept with them: a server that starts again forgets nothing."""
+"""How often queued runs were passed over, stored with them: a restarted server forgets nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KEEP = update(_RUNS).where(_RUNS.c.id == bindparam("run_id")).values(passed_ove
 
 
 def passed_of(record: Any) -> Passed:
-    """What the record of a run keeps."""
+    """The value stored in a run's record."""
     due_at = record["due_at"]
     return Passed(
         record["times"], frozenset(record["nodes"]), record["first_at"], UNKNOWN if due_at is None else due_at
@@ -26,14 +26,14 @@ def passed_of(record: Any) -> Passed:
 
 
 def keep_passed(transaction: Transaction, changed: Mapping[str, Passed | None]) -> None:
-    """Write it down; None: the run has started, and a next wait begins anew."""
+    """Write it down; None: the run has started, and its next wait counts from zero."""
     rows = [{"run_id": run_id, "record": None if each is None else _record(each)} for run_id, each in changed.items()]
     if rows:
         transaction.execute(_KEEP, rows)
 
 
 def move_passed(transaction: Transaction, jump_s: float) -> None:
-    """The clock was set: since when they wait first, and when they were due, moves with it."""
+    """The clock was set: the start of each wait, and the time by which it should have ended, move with it."""
     known = {row.id: passed_of(row.passed_over) for row in transaction.execute(_KNOWN)}
     keep_passed(transaction, {run_id: each.moved(jump_s) for run_id, each in known.items()})
 

@@ -1,6 +1,6 @@
-"""The scheduler's queue: every queued run in memory, kept in step with the database by its own record of changes.
+"""The scheduler's queue: every queued run in memory, kept up to date by the database's record of changes.
 
-A pass reads the changes of state since the last one, never the whole queue. Whatever goes wrong, a new queue is read
+A pass reads the changes of state since the last one, never the whole queue. After any failure, a new queue is read
 from the database.
 """
 
@@ -52,7 +52,7 @@ log = logging.getLogger("muster.server")
 _RUNS, _EVENTS = tables.runs, tables.events
 _MEMBERS = tables.endpoint_runs
 _APART = _MEMBERS.c.endpoint + "/" + _MEMBERS.c.deployment + "/" + cast(_MEMBERS.c.revision, String)
-"""Parts of one deployment keep off each other's nodes; of a front door it is null."""
+"""Parts of one deployment stay off each other's nodes; null for a front door."""
 _WITH_MEMBERS = _RUNS.outerjoin(_MEMBERS, _MEMBERS.c.run_id == _RUNS.c.id)
 _WAITING = (
     select(
@@ -95,21 +95,21 @@ _HOLDING = _holding()
 
 
 class RunQueue:
-    """What waits, and what the last pass found out about it."""
+    """The waiting runs, and the findings of the last pass about them."""
 
     def __init__(self, passed: Mapping[str, Passed] | None = None) -> None:
         self.queues: dict[str, Queue] = {}
         self._passed = passed or {}
-        """Who was passed over before the queue was read anew."""
+        """The runs that were passed over before the queue was read again."""
         self.explanations: Explanations | None = None
         """Replaced after each pass; other threads read it."""
         self.learned = Learned()
         self._gangs: dict[str, Gang] = {}
         self._forecasts: dict[str, FirstForecast] = {}
         self._kinds: dict[str, Traits] = {}
-        """What each queued run has in common with others."""
+        """The traits of each queued run."""
         self._held: dict[str, Running] = {}
-        """Who holds nodes, as the last pass left it."""
+        """The runs that hold nodes, as of the last pass."""
         self._holders: dict[str, Holder] = {}
         self._without_forecast: set[str] = set()
         self.dependencies = Dependencies()
@@ -117,7 +117,7 @@ class RunQueue:
         self._seen: int | None = None
 
     def update(self, transaction: Transaction) -> list[str]:
-        """Take in what changed; returns the runs whose state did (at first: none)."""
+        """Apply the changes since the last call; returns the runs whose state changed (at first: none)."""
         if self._seen is None:
             return self._load(transaction)
         changed = transaction.execute(_CHANGES, {"seen": self._seen}).all()
@@ -128,14 +128,14 @@ class RunQueue:
             for run_id in ids:
                 self._put(run_id, rows.get(run_id))
         if transaction.execute(_COUNT).scalar() != len(self._gangs):
-            # Nothing changes a run without an event: a fault of the server's own, which must not cost a run its turn.
+            # Nothing changes a run without an event: a defect of the server itself, which must not cost a run its turn.
             log.error("the queue did not match the database; it is read again")
             self._passed = self.all_passed()
             self._load(transaction)
         return ids
 
     def all_passed(self) -> dict[str, Passed]:
-        """Who was passed over so far; callable from any thread."""
+        """The runs passed over so far; callable from any thread."""
         return {run_id: item for queue in list(self.queues.values()) for run_id, item in queue.all_passed.items()}
 
     @property
@@ -144,12 +144,12 @@ class RunQueue:
         return bool(self._gangs)
 
     def first_waiting(self, cluster: str, most: int) -> list[Gang]:
-        """Gangs that nodes would help, as the last pass saw them; callable from any thread."""
+        """Gangs that more nodes would help, as of the last pass; callable from any thread."""
         known = self.explanations
         return known.wants_nodes(cluster, most) if known is not None else []
 
     def running(self, transaction: Transaction, changed: Collection[str], now: float) -> list[Running]:
-        """The gangs that hold nodes, each with its likely length; learns from those that no longer do."""
+        """The gangs that hold nodes, each with its likely length; learns from those that have released theirs."""
         parts: dict[str, list[Part]] = {}
         rows: dict[str, Row[Any]] = {}
         for row in transaction.execute(_HOLDING):
@@ -165,7 +165,7 @@ class RunQueue:
         for row in transaction.execute(_SPECS, {"ids": unknown}) if unknown else ():
             traits = traits_of_run(row)
             self._holders[row.id] = Holder(traits, self.learned.length_of(row, traits))
-        # Where nobody waits, nobody asks how far they are; and those who still start show little.
+        # Progress is only needed while others wait, and runs that have just started show little.
         begun = {row.run_id: row.number for row in rows.values() if now - (row.started_at or now) >= PROGRESS_FIRST_S}
         progress = load_progress(transaction, begun) if self._gangs and begun else {}
         resumed = sorted(row.run_id for row in rows.values() if row.number > 1 and row.checkpoints)
@@ -183,7 +183,7 @@ class RunQueue:
         return list(self._held.values())
 
     def with_shares(self, rules: Mapping[str, Rules], running: Sequence[Running], now: float) -> dict[str, Rules]:
-        """What each of those who wait has used of a cluster lately."""
+        """The rules, with each waiting person's recent use of the cluster."""
         found = dict(rules)
         for name, queue in self.queues.items():
             users = {gang.user for gang in queue}
@@ -200,7 +200,7 @@ class RunQueue:
         rules: Mapping[str, Rules],
         now: float,
     ) -> None:
-        """Remember who was passed over, compare starts with their forecasts, and make one for newcomers."""
+        """Store which runs were passed over, compare starts with their forecasts, and make forecasts for new runs."""
         passed: dict[str, Passed | None] = {}
         for queue in self.queues.values():
             passed |= queue.note(decision)
@@ -229,12 +229,12 @@ class RunQueue:
             self.learned.waits.learn(forecast.traits, forecast.since, now, forecast.first)
         gang = self._gangs[run_id]
         if gang.length is not None:
-            # It may have ended by the next pass, and counts all the same.
+            # It may have ended by the next pass, but counts all the same.
             self._held[run_id] = running
             self._holders[run_id] = Holder(self._kinds[run_id], gang.length)
 
     def holding(self, run_id: str) -> Running | None:
-        """A run that holds nodes, as the last pass left it; callable from any thread."""
+        """A run that holds nodes, as of the last pass; callable from any thread."""
         return self._held.get(run_id)
 
     def starts_between(self, run_id: str, now: float) -> Interval | None:
@@ -245,7 +245,7 @@ class RunQueue:
         return self.learned.waits.interval(forecast.traits, forecast.since, now, forecast.others_s)
 
     def explain(self, decision: Decision, capacity: Capacity, rules: Mapping[str, Rules], now: float) -> None:
-        """Keep why everybody waits, for those who ask."""
+        """Keep the reasons why runs wait, for those who ask."""
         reasons = {run_id: why for run_id, why in decision.passed_over.items() if why}
         making_room = {item.for_run: item.run_id for item in decision.preemptions}
         for run_id, gone in making_room.items():
@@ -318,42 +318,42 @@ class RunsState:
     """The queue, and the workspace's defaults for runs."""
 
     queue: RunQueue = field(default_factory=RunQueue)
-    """What waits, and why."""
+    """The waiting runs, with reasons."""
     builds: Builds = field(default_factory=Builds)
-    """Environments that nodes build for runs that wait."""
+    """Environments that nodes build for waiting runs."""
     retry: Retry = field(default_factory=Retry)
     """The workspace's defaults of `retry` in a job file."""
     reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(3))
     """Held while logs are read in a thread."""
 
     unrecorded: Unrecorded = field(default_factory=Unrecorded)
-    """Whose record in the store is to be written again."""
+    """Runs whose record in the store must be written again."""
     moved: dict[str, float] = field(default_factory=dict)
-    """When each run that runs last printed or logged something."""
+    """When each running run last printed or logged something."""
     since: float = field(default_factory=clock.now)
-    """From when on that is known."""
+    """The time since when that is known."""
 
     def note_movement(self, run_id: str) -> None:
-        """A run has printed or logged something; of runs that did so long ago it is forgotten."""
+        """A run has printed or logged something; the oldest entry is dropped when there are too many."""
         self.moved.pop(run_id, None)
         self.moved[run_id] = clock.now()
         if len(self.moved) > _MOST_MOVED:
             del self.moved[next(iter(self.moved))]
 
     def read_queue(self) -> None:
-        """Read the queue anew, as the database has it."""
+        """Read the queue again from the database."""
         self.queue = RunQueue()
 
     def start_over(self) -> None:
-        """Read the queue anew: what was remembered of a commit that failed is not true.
+        """Read the queue again: memory is wrong after a commit that failed.
 
-        How often somebody was passed over is kept: to forget that would be worse than to count one time too many.
+        The counts of passed-over runs are kept: losing them would be worse than counting once too often.
         """
         self.queue = RunQueue(self.queue.all_passed())
 
 
 def gang_of(row: Any, length: Length) -> Gang:
-    """A queued run as the scheduler sees it; one that was put back keeps its place."""
+    """A queued run as the scheduler sees it; one that was requeued keeps its position."""
     return Gang(
         run_id=row.id,
         title=row.id,
