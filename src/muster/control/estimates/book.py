@@ -1,7 +1,7 @@
-"""Lengths learned from what has ended: of things alike where there are some, of all things where there are none.
+"""Lengths learned from what has ended: from similar things if there are some, otherwise from all things.
 
-What is alike is a row of traits from coarse to fine. Each level counts what ended there, the latest weighing most, and
-leans on the level above it by as much as it has seen little itself; the coarsest leans on a documented prior.
+Similarity is a row of traits from coarse to fine. Each level counts what ended there, with the latest weighing most,
+and relies on the level above it when it has seen little itself; the coarsest relies on a documented prior.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from muster.control.estimates.length import NUM_BINS, Length, bin_of, log_normal
 from muster.defaults import PRIOR_MEDIAN_S, PRIOR_SPREAD
 
 Traits = tuple[Hashable, ...]
-"""From coarse to fine; a level is its trait together with all coarser ones."""
+"""From coarse to fine; a level is a trait together with all coarser ones."""
 
 PRIOR = tuple(log_normal(PRIOR_MEDIAN_S, PRIOR_SPREAD))
 _LEAN = 2.0
-"""As many observations of its own weigh as much as everything above."""
+"""How many observations of its own weigh as much as all levels above."""
 _PRIOR_LEAN = 8.0
 _MEMORY = 64
-"""Observations after which an old one weighs a third of a new one."""
+"""After this many further observations an old one weighs a third of a new one."""
 _POPULATION_MEMORY = 2000
 _STALE = 0.05
 
@@ -44,7 +44,7 @@ class _Level:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What is known of one kind, as of so many observations on each level."""
+    """What is known of one kind, with the number of observations on each level."""
 
     shares: tuple[float, ...]
     length: Length
@@ -52,7 +52,7 @@ class Kind:
 
 
 class Book:
-    """What has been learned so far."""
+    """Everything learned so far."""
 
     def __init__(self, prior: Sequence[float] = PRIOR) -> None:
         self._prior = prior
@@ -60,7 +60,7 @@ class Book:
         self._known: dict[Traits, Kind] = {}
 
     def learn(self, traits: Traits, seconds: float) -> None:
-        """Something of this kind has ended after so long."""
+        """Something of this kind has ended after so many seconds."""
         index = bin_of(seconds)
         for depth in range(len(traits) + 1):
             key = traits[:depth]
@@ -69,11 +69,11 @@ class Book:
             self._levels[key].add(index)
 
     def length(self, traits: Traits) -> Length:
-        """What is to be expected of something of this kind."""
+        """The expected length of something of this kind."""
         return self.kind(traits).length
 
     def kind(self, traits: Traits) -> Kind:
-        """The same with the shares behind it; a new object once there is news."""
+        """The same with the shares behind it; a new object when something new was learned."""
         levels = [self._levels[()]]
         for depth in range(1, len(traits) + 1):
             level = self._levels.get(traits[:depth])

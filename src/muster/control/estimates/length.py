@@ -1,6 +1,6 @@
 """A length of time that is not known exactly: its distribution, and what follows from it.
 
-Held as the chance to last beyond each of a fixed row of times, half an octave apart, with straight lines between.
+Stored as the chance to last beyond each of a fixed series of times, half an octave apart, linear in between.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _NONE_LEFT = 1e-6
 
 
 def bin_of(seconds: float) -> int:
-    """The bin of a measured length; what is longer than all of them counts as the longest."""
+    """The bin of a measured length; beyond the last bin it counts in the last one."""
     return min(NUM_BINS, bisect_right(EDGES_S, max(0.0, seconds))) - 1
 
 
@@ -29,7 +29,7 @@ def log_normal(median_s: float, spread: float) -> list[float]:
 
 
 class Length:
-    """How long something takes, as far as anybody can tell before it begins; with a hard limit where there is one."""
+    """How long something takes, as far as it can be predicted before it starts; with a hard limit if there is one."""
 
     __slots__ = ("_beyond", "_falling", "_tail", "limit_s")
 
@@ -46,7 +46,7 @@ class Length:
         self.limit_s = limit_s
 
     def within(self, limit_s: float | None) -> Length:
-        """The same with a hard limit: what would take longer ends there."""
+        """The same with a hard limit: what would take longer is ended there."""
         if limit_s is None or limit_s == self.limit_s:
             return self
         other = Length.__new__(Length)
@@ -55,12 +55,12 @@ class Length:
         return other
 
     def quantile(self, share: float, elapsed_s: float = 0.0) -> float:
-        """What remains is no longer than this in so many cases, once it has lasted for `elapsed_s`."""
+        """With this probability the remaining time is no longer than the result, once it has lasted for `elapsed_s`."""
         if elapsed_s >= self.limit_s:
             return 0.0
         here = self.chance_beyond(elapsed_s)
         if here < _NONE_LEFT:
-            # Longer than anything seen so far: as long again, give or take.
+            # Longer than anything seen so far: about as long again.
             return min(self.limit_s - elapsed_s, elapsed_s * share / (1.0 - share))
         wanted = here * (1.0 - share)
         index = bisect_left(self._falling, -wanted)
@@ -73,7 +73,7 @@ class Length:
         return max(0.0, min(at, self.limit_s) - elapsed_s)
 
     def excess_s(self, slack_s: float, elapsed_s: float = 0.0, most_s: float = math.inf) -> float:
-        """By how much it is expected to outlast `slack_s` from now, counting no more than `most_s`."""
+        """How much longer than `slack_s` from now it is expected to last, counting `most_s` at most."""
         until = elapsed_s + max(0.0, slack_s)
         latest = min(self.limit_s, until + most_s)
         if until >= latest:
@@ -84,7 +84,7 @@ class Length:
         return max(0.0, (self._tail_from(until) - self._tail_from(latest)) / here)
 
     def chance_beyond(self, seconds: float) -> float:
-        """The chance that it takes longer than this, limits aside."""
+        """The chance that it takes longer than this, ignoring limits."""
         if seconds >= EDGES_S[-1]:
             return 0.0
         index = bisect_right(EDGES_S, seconds) - 1

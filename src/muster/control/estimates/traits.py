@@ -1,4 +1,4 @@
-"""What a run has in common with others, from coarse to fine."""
+"""The traits of a run that similar runs share, from coarse to fine."""
 
 from __future__ import annotations
 
@@ -25,5 +25,5 @@ def _words(command: Json) -> tuple[str, ...]:
 
 
 def _script(command: Sequence[str]) -> str:
-    """The file that is run, or the program."""
+    """The script that is run, or else the program."""
     return next((word for word in command if word.endswith(_SCRIPTS)), command[0] if command else "")

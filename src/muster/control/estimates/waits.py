@@ -1,4 +1,4 @@
-"""When something that waits will start: an interval, learned from how long others like it have waited."""
+"""When something that waits will start: an interval, learned from how long similar things have waited."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from muster.control.estimates.length import log_normal
 from muster.defaults import INTERVAL_SHARE, PRIOR_WAIT_MEDIAN_S, PRIOR_WAIT_SPREAD
 
 _PRIOR = tuple(log_normal(PRIOR_WAIT_MEDIAN_S, PRIOR_WAIT_SPREAD))
-# Long waits are heard of late, after many others were told: aim a little wider.
+# Long waits are learned late, after many other intervals were given: aim a little wider.
 _TAIL = (1.0 - INTERVAL_SHARE) / 4
 _STEP = 0.02
 _SMALLEST, _LARGEST = 0.002, 0.07
@@ -17,19 +17,19 @@ _SMALLEST, _LARGEST = 0.002, 0.07
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """It starts between these moments in four of five cases."""
+    """The start is between these moments in four of five cases."""
 
     low_at: float
     high_at: float
     likely_at: float = 0.0
-    """As likely before as after."""
+    """The median: the start is as likely before as after."""
 
     def holds(self, at: float) -> bool:
         return self.low_at <= at <= self.high_at
 
 
 class Waits:
-    """How long things have waited, and how good the intervals were that they were given."""
+    """How long things have waited, and how good their intervals were."""
 
     def __init__(self) -> None:
         self._book = Book(_PRIOR)
@@ -38,10 +38,10 @@ class Waits:
         self.held = 0
 
     def interval(self, traits: Traits, since: float, now: float, others_s: float = 0.0) -> Interval:
-        """For something that has waited since then; the longer it waits, the less the short waits count.
+        """The interval for something that has waited since `since`; the longer it waits, the less short waits count.
 
-        Waits are learned when they end, so that a jam is not among them while it lasts. That others before it have
-        waited for `others_s`, and still do, says that it may take as long as such waits do.
+        Waits are learned when they end, so a jam is not included while it lasts. Others before it that have waited
+        for `others_s`, and still do, indicate that it may take as long as such waits do.
         """
         length = self._book.length(traits)
         waited_s = max(0.0, now - since)
