@@ -1,4 +1,4 @@
-"""What the rows of a trace say: Slurm's `sacct`, tables of start, length and GPUs, pods with creation and deletion."""
+"""The columns of a trace: Slurm's `sacct`, tables of start, length and GPUs, pods with creation and deletion."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _UNIT = re.compile(
 _UNITS = re.compile(f"(?:{_UNIT.pattern})+", re.IGNORECASE)
 _UNIT_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": DAY_S}
 _TOO_LATE_S = 1e11
-"""Larger figures are milliseconds, or nothing that anybody means."""
+"""Larger numbers are milliseconds, or meaningless."""
 _NEVER = ("", "Unknown", "None")
 _NO_LIMIT = ("", "unlimited", "none", "0", "-1", "inf")
 _OTHER_NAMES = {
@@ -54,27 +54,27 @@ class Entry:
     limit_s: float | None = None
     user: str = ""
     traits: Traits = ()
-    """From coarse to fine, without its size."""
+    """From coarse to fine, without the size."""
 
 
 Reader = Callable[[Row], Entry | str | None]
-"""The job of a row; why it is left out; or nothing, where the row is a step of another one."""
+"""The job of a row; the reason why it is left out; or None for a row that is a step of another job."""
 
 
 def known_as(columns: Sequence[str]) -> list[str]:
-    """The names by which columns are known here: other names count where nothing has the usual one."""
+    """The names by which columns are known here: alternative names count if none has the usual one."""
     names = [column.strip().lower().replace(" ", "_").replace("-", "_") for column in columns]
     return [name if _USUAL.get(name, name) in names else _USUAL[name] for name in names]
 
 
 def reader_for(columns: Iterable[str]) -> Reader | None:
-    """Who understands a table with these columns; None if nobody does."""
+    """The reader for a table with these columns; None if there is none."""
     given = set(columns)
     return next((reader for needed, reader in _READERS if any(not _lacks(names, given) for names in needed)), None)
 
 
 def lacking(columns: Iterable[str]) -> list[str]:
-    """What is missing in a table that nobody understands, as alternatives of which one is enough; the nearest first."""
+    """What a table without a reader lacks: alternatives of which one is enough, the nearest only."""
     given = set(columns)
     nearest = [min(needed, key=lambda names: len(_lacks(names, given))) for needed, _ in _READERS]
     lacks = [_lacks(names, given) for names in nearest if len(_lacks(names, given)) < len(names)]
@@ -104,7 +104,7 @@ def _slurm(row: Row) -> Entry | str | None:
 
 
 def _is_step(row: Row) -> bool:
-    """Steps of jobs have no user and no partition, and are often exported without their number."""
+    """Steps of jobs have no user and no partition, and are often exported without their step number."""
     if "." in row.get("jobid", ""):
         return True
     if row.get("user") or row.get("partition"):
@@ -113,7 +113,7 @@ def _is_step(row: Row) -> bool:
 
 
 def _slurm_gpus(row: Row, num_nodes: int) -> int:
-    """What was asked for, or held without being asked for; older exports name it for each node."""
+    """The GPUs that were requested, or allocated without a request; older exports give them per node."""
     for resources in (row.get("reqtres", ""), row.get("alloctres", "")):
         if found := _GPUS.search(resources):
             return int(found[1])
@@ -126,7 +126,7 @@ def _slurm_gpus(row: Row, num_nodes: int) -> int:
 
 
 def _table(row: Row) -> Entry | str:
-    """Start, length and GPUs, with what else is known; it was submitted when it started unless the row says when."""
+    """Start, length and GPUs, with optional columns; without its own column, submission is the start."""
     if not row.get("length") and (row.get("start", "") in _NEVER or row.get("end", "") in _NEVER):
         return UNFINISHED
     ran_s = _cell(row, "length", _span) if row.get("length") else _from_start_to_end(row)
@@ -175,7 +175,7 @@ def _gpus(row: Row) -> int:
 
 
 def _cell(row: Row, column: str, parse: Callable[[str], float]) -> float:
-    """The value of a column; what cannot be read is named with its column."""
+    """The value of a column; an error names the column."""
     try:
         value = parse(row[column])
     except (ValueError, OverflowError):
@@ -224,4 +224,4 @@ _SACCT = [
     for gpus in ("ReqTRES", "AllocTRES", "ReqGRES", "AllocGRES")
 ]
 _READERS: tuple[tuple[list[set[str]], Reader], ...] = ((_PODS, _pods), (_TABLE, _table), (_SACCT, _slurm))
-"""Each with the columns that it needs, of which one set is enough."""
+"""Each with the sets of columns that it needs, of which one is enough."""

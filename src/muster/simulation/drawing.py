@@ -1,4 +1,4 @@
-"""Draws what became of simulated jobs as SVG: busy GPUs and queue over time, and how long jobs waited."""
+"""Draws the results of a simulation as SVG: busy GPUs and queue over time, and how long jobs waited."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from muster.simulation.jobs import Machines, Outcome
 
 _COLORS = ("#1f6feb", "#7c3aed", "#d9480f", "#2b8a3e", "#868e96")
 _DASHES = ("", "", "6 5", "", "2 3")
-"""A line that lies on another one lets it be seen."""
+"""Different dashes, so that lines on top of each other stay visible."""
 _USUAL_WAIT_S = 400_000.0
 _WIDTH, _PANEL, _LEFT, _TOP, _GAP = 900, 170, 70, 70, 52
 
 
 def draw(title: str, machines: Machines, outcomes: Sequence[Outcome]) -> str:
-    """Three panels, one above the other."""
+    """Three panels, from top to bottom."""
     height = _TOP + 3 * (_PANEL + _GAP)
     queued = max(1, max((point[2] for outcome in outcomes for point in outcome.timeline), default=1))
     longest = max([_USUAL_WAIT_S, *(wait for outcome in outcomes for wait in outcome.waits_s)])
@@ -90,7 +90,7 @@ def _waits(outcome: Outcome, longest: float) -> list[tuple[float, float]]:
 
 
 def _log(seconds: float, longest: float) -> float:
-    """From 30 seconds to the longest wait, which is at least 100 hours and a little."""
+    """From 30 seconds to the longest wait, at least a little more than 100 hours."""
     return math.log(max(seconds, 30.0) / 30.0) / math.log(longest / 30.0)
 
 

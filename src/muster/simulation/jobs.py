@@ -1,4 +1,4 @@
-"""What a simulated cluster is asked to do, and what became of it."""
+"""The jobs of a simulated cluster, and their results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Machines:
     num_nodes: int
     gpus_per_node: int
     days: float
-    """How long it is watched; use is counted over this time."""
+    """How long it is watched; utilisation is measured over this time."""
     mean_days_between_failures: float = math.inf
     """Of one node."""
     seed: int = 7
@@ -33,12 +33,12 @@ class Machines:
 
 @dataclass(frozen=True)
 class Job:
-    """A gang that arrives at its `queued_at`, and how long it really takes."""
+    """A gang that arrives at its `queued_at`, and its actual length."""
 
     gang: Gang
     run_s: float
     traits: Traits = ()
-    """What it has in common with others; the fewer the traits, the less can be learned."""
+    """What it shares with other jobs; the fewer the traits, the less can be learned."""
 
     def without_limit(self) -> Job:
         return replace(self, gang=replace(self.gang, limit_s=None))
@@ -46,24 +46,24 @@ class Job:
 
 @dataclass
 class Outcome:
-    """What became of the jobs under one policy."""
+    """The results of the jobs under one policy."""
 
     name: str
     waits_s: list[float] = field(default_factory=list)
-    """Of each job from its arrival to its first start, in the order of arrival."""
+    """The wait of each job from its arrival to its first start, in the order of arrival."""
     use: float = 0.0
-    """Busy GPUs over all days, without the work that failures and preemptions undid; what is left after that counts for
-    nothing, so that one large job just before the end or behind it changes much."""
+    """Busy GPUs over all days, without the work that failures and preemptions undid. Work left after that does not
+    count, so one large job just before the end or after it changes much."""
     gpu_hour_wait_s: float = 0.0
-    """How long an hour of GPU work waits in the mean: the waits of the jobs, each weighing as much as its work. It says
-    how much work is left undone in the mean over all days, wherever they end."""
+    """How long an hour of GPU work waits on average: the waits of the jobs, each weighted by its work. It shows how
+    much work is pending on average over all days, wherever they end."""
     failures: int = 0
     preemptions: int = 0
     passes: int = 0
     timeline: list[tuple[float, float, int]] = field(default_factory=list)
     """(day, share of busy GPUs, gangs in the queue), every hour."""
     forecasts: int = 0
-    """How many jobs had to wait and were told when they would start, at first and an hour later."""
+    """How many jobs had to wait and got a forecast of their start, at first and an hour later."""
     held: int = 0
     later_forecasts: int = 0
     later_held: int = 0
@@ -77,17 +77,17 @@ class Outcome:
         return max(self.waits_s)
 
     def wait_s(self, share: float) -> float:
-        """The wait that so many of the jobs do not exceed."""
+        """The wait that this share of the jobs does not exceed."""
         return sorted(self.waits_s)[min(len(self.waits_s) - 1, int(share * len(self.waits_s)))]
 
     @property
     def coverage(self) -> float | None:
-        """The share of first forecasts that held; None where nobody had to wait."""
+        """The share of first forecasts that held; None if no job had to wait."""
         return self.held / self.forecasts if self.forecasts else None
 
 
 def gpu_hour_wait_s(jobs: Sequence[Job], waits_s: Sequence[float], gpus_per_node: int) -> float:
-    """The mean wait, each job weighing as much as its work."""
+    """The mean wait, each job weighted by its work."""
     work = [job.run_s * gpus_of(job.gang.need, gpus_per_node) for job in jobs]
     return sum(each * wait_s for each, wait_s in zip(work, waits_s, strict=True)) / sum(work)
 
@@ -98,11 +98,11 @@ def gpus_of(need: Need, gpus_per_node: int) -> float:
 
 
 def waited_no_longer(waits_s: Sequence[float], seconds: float) -> float:
-    """The share of sorted waits up to here."""
+    """The share of sorted waits up to this length."""
     return bisect_right(waits_s, seconds) / len(waits_s)
 
 
 def round_limit(seconds: float) -> float:
-    """People ask for round figures."""
+    """The next round time limit, as people request them."""
     step = 600.0 if seconds < 3600 else 3600.0 if seconds < DAY_S else 6 * 3600.0
     return math.ceil(seconds / step) * step

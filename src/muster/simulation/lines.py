@@ -1,4 +1,4 @@
-"""A file of a trace as columns and rows, whatever separates them and whichever program wrote it."""
+"""A trace file as columns and rows, whatever the separator and whichever program wrote it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from itertools import chain
 from typing import Literal
 
 PLAIN = ("start", "length", "gpus")
-"""The columns of a file without a header that has figures alone."""
+"""The columns of a file without a header that contains only numbers."""
 _SEPARATORS = "|\t;,"
 _FIGURES = re.compile(r"[\d.\s,;|-]+")
 _RULED = re.compile(r"[-\s]*-{4}[-\s]*")
 
 Line = tuple[int, list[str]]
-"""Its number in the file, and its fields."""
+"""Its line number in the file, and its fields."""
 
 
 def decoded(data: bytes) -> str:
@@ -27,7 +27,7 @@ def decoded(data: bytes) -> str:
 
 
 def rows(text: str) -> tuple[list[str], Iterator[Line]]:
-    """The names of the columns as they are written, and the lines below; empty lines and comments count for nothing."""
+    """The column names as written, and the lines below them, without empty lines and comments."""
     stream = io.StringIO(text.removeprefix("\ufeff"), newline=None)
     numbered = enumerate(stream, 1)
     at, first = next(((at, line) for at, line in numbered if line.strip() and not line.startswith("#")), (0, ""))
@@ -39,13 +39,13 @@ def rows(text: str) -> tuple[list[str], Iterator[Line]]:
 
 
 def is_fixed_width(text: str) -> bool:
-    """Columns that are aligned with spaces, below them a line of dashes: as `sacct` writes unless told otherwise."""
+    """Columns aligned with spaces, under a header with a line of dashes: the default of `sacct`."""
     lines = text.lstrip().split("\n", 2)
     return len(lines) > 1 and _RULED.fullmatch(lines[1]) is not None
 
 
 def fields(values: Sequence[str], columns: Sequence[str]) -> dict[str, str]:
-    """A line by the names of its columns; those that are missing at its end are empty."""
+    """The fields of a line by column name; those missing at its end are empty."""
     if len(values) > len(columns) and any(value.strip() for value in values[len(columns) :]):
         raise ValueError(
             f"{len(values)} fields, but there are {len(columns)} columns (does a value contain the separator?)"
@@ -55,8 +55,8 @@ def fields(values: Sequence[str], columns: Sequence[str]) -> dict[str, str]:
 
 
 def _lines(text: Iterator[str] | Sequence[str], separator: str, first: int) -> Iterator[Line]:
-    """Slurm quotes nothing: a quotation mark in the name of a job is one. Elsewhere one that is never closed would hide
-    all lines behind it, and is refused where it begins."""
+    """Slurm quotes nothing: a quotation mark belongs to a job's name. Elsewhere an unclosed one would hide
+    all following lines, and is refused where it begins."""
     quoting: Literal[0, 3] = csv.QUOTE_NONE if separator == "|" else csv.QUOTE_MINIMAL
     found = csv.reader(text, delimiter=separator, quoting=quoting, strict=True)
     begins = first

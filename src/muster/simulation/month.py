@@ -1,4 +1,4 @@
-"""A made-up month: jobs with heavy-tailed sizes and lengths, busier by day than by night and at the weekend."""
+"""A made-up month: jobs with heavy-tailed sizes and lengths, most of them on weekdays by day."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from muster.simulation.jobs import CLUSTER, DAY_S, Job, Machines, gpus_of, round
 
 @dataclass(frozen=True)
 class Month:
-    """The size of the made-up cluster and of what it is asked to do."""
+    """The size of the made-up cluster and of its load."""
 
     num_jobs: int = 100_000
     num_nodes: int = 1000
     gpus_per_node: int = 8
     days: float = 30.0
     load: float = 0.9
-    """Work that is submitted, as a share of what the nodes could do."""
+    """Submitted work, as a share of what the nodes could do."""
     mean_days_between_failures: float = 60.0
     """Of one node."""
     seed: int = 7
@@ -30,7 +30,7 @@ class Month:
 
 
 def make_jobs(month: Month) -> list[Job]:
-    """Nothing of a job tells its length but the limit that it declares, and the lengths of the others."""
+    """Only the declared limit of a job, and the lengths of other jobs, tell anything about its length."""
     dice = random.Random(month.seed)
     arrivals = sorted(_arrival(dice, month.days) for _ in range(month.num_jobs))
     needs = [_need(dice, month) for _ in arrivals]
@@ -60,7 +60,7 @@ def _need(dice: random.Random, month: Month) -> Need:
     if dice.random() < 0.6:
         gpus = dice.choice([size for size in (1, 1, 2, 4) if size <= month.gpus_per_node])
         return Need(1, gpus, gpus)
-    # Whole nodes: half as many gangs with each doubling.
+    # Counted in whole nodes: half as many gangs with each doubling.
     most = max(1, month.num_nodes // 8)
     nodes = min(most, 2 ** int(min(7.0, dice.expovariate(math.log(2.0)))))
     return Need(nodes, month.gpus_per_node, None)

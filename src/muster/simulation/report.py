@@ -1,4 +1,4 @@
-"""What became of simulated jobs, in figures and in lines of text."""
+"""The results of a simulation, in figures and in lines of text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BLOCKS = " ▁▂▃▄▅▆▇█"
 
 @dataclass(frozen=True)
 class Figures:
-    """One policy in figures; waits are in hours."""
+    """The figures of one policy; waits are in hours."""
 
     policy: str
     jobs: int
@@ -25,14 +25,14 @@ class Figures:
     longest_wait_h: float
     gpu_use: float
     mean_wait_of_a_gpu_hour_h: float
-    """The mean wait, each job weighing as much as its work."""
+    """The mean wait, each job weighted by its work."""
     preemptions: int
     start_intervals: int
-    """Jobs that had to wait and were told when they would start."""
+    """Jobs that had to wait and got a forecast of their start."""
     intervals_that_held: float | None
-    """The share of them that started in the interval they were told at first."""
+    """The share of them that started in the interval of their first forecast."""
     intervals_that_held_after_an_hour: float | None
-    """The same for what those who still waited after an hour were told then."""
+    """The same for the new forecasts of those that still waited after an hour."""
 
 
 def figures(outcome: Outcome) -> Figures:
@@ -75,7 +75,7 @@ def rows(found: Sequence[Figures]) -> list[tuple[str, ...]]:
 
 
 def chart(outcomes: Sequence[Outcome], columns: int = 80) -> list[str]:
-    """What the table's columns are, busy GPUs over time and the waits, as bars of text."""
+    """A legend of the table's columns, and bars of text for busy GPUs over time and for the waits."""
     lines = [
         "Waits: the mean, what 50, 90 and 99 % of the jobs did not exceed, the longest.",
         "HELD: the share of start forecasts that held (the aim is 80 %).",

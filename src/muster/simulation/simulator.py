@@ -28,7 +28,7 @@ _LATER_S = 3600.0
 
 @dataclass(frozen=True)
 class Policy:
-    """How the queue is treated."""
+    """How the queue is scheduled."""
 
     name: str
     limits: bool = True
@@ -53,7 +53,7 @@ POLICIES = {
     "fifo": FIFO,
     "shortest": SHORTEST,
 }
-"""By the names that people give them."""
+"""By the names that users give."""
 
 
 def simulate(machines: Machines, jobs: Sequence[Job], policy: Policy) -> Outcome:
@@ -63,17 +63,17 @@ def simulate(machines: Machines, jobs: Sequence[Job], policy: Policy) -> Outcome
 
 @dataclass(frozen=True)
 class _Told:
-    """What a job that waits was told at first."""
+    """The first forecast of a waiting job."""
 
     traits: Traits
     since: float
     first: Interval
     others_s: float
-    """For how long others had waited then."""
+    """How long others had waited at that time."""
 
 
 class _Simulation:
-    """The clock, the events, and the cluster that they happen to."""
+    """The clock, the events, and the cluster that they change."""
 
     def __init__(self, machines: Machines, jobs: Sequence[Job], policy: Policy) -> None:
         self._machines = machines
@@ -166,7 +166,7 @@ class _Simulation:
         self._arrived.append(gang.run_id)
 
     def _break(self, at: float, node: str) -> None:
-        """A node fails: its gangs go back to the queue, and it is away until it is repaired."""
+        """A node fails: its gangs return to the queue, and it is away until it is repaired."""
         self.outcome.failures += 1
         for run_id in sorted(self._holders[node]):
             self._requeue(run_id, at)
@@ -213,7 +213,7 @@ class _Simulation:
         return 1
 
     def _tell(self, decision: Decision, now: float) -> None:
-        """Those who came and could not start are told when they will; others are told again when they ask."""
+        """Give a first forecast to the jobs that have just arrived and could not start."""
         for run_id in self._arrived:
             gang = self._gangs[run_id]
             if self.outcome.waits_s[self._number[run_id]] < 0:

@@ -1,4 +1,4 @@
-"""Reads what a cluster did, and takes a part of it as gangs of a simulated one."""
+"""Reads the history of a cluster, and takes a part of it as gangs of a simulated one."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ _MOST_SHOWN = 1000
 _MOST_DAYS = 3660
 MOST_NODES = 100_000
 _UNREADABLE = 0.01
-"""So many of the lines may be damaged."""
+"""The share of the lines that may be damaged."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Which part of a trace is taken, and how it is read."""
+    """The part of a trace that is taken, and how it is read."""
 
     from_day: float | None = None
     """None: from the first day that is not almost empty."""
     days: float | None = None
     most_jobs: int | None = None
     longest_s: float = 7 * DAY_S
-    """What ran longer counts as if it had been ended then."""
+    """Longer jobs count as if they had been ended then."""
     seed: int = 7
 
 
 @dataclass(frozen=True)
 class Trace:
-    """The jobs that are simulated, and what was left out."""
+    """The jobs to simulate, and notes on those left out."""
 
     jobs: tuple[Job, ...]
     days: float
@@ -52,7 +52,7 @@ class Trace:
 
 @dataclass(frozen=True)
 class Past:
-    """Every job of a trace, in order of submission, and what its other lines were."""
+    """Every job of a trace, in order of submission, and notes on the other lines."""
 
     entries: tuple[Entry, ...]
     left_out: tuple[str, ...] = ()
@@ -108,7 +108,7 @@ def _no_trace(text: str, columns: Sequence[str], missing: Sequence[str], name: s
 
 
 def select(entries: Sequence[Entry], chosen: Selection, gpus_per_node: int, num_gpus: int) -> Trace:
-    """The jobs of the chosen part as gangs of this cluster; those that declared no limit get one, as people guess."""
+    """The jobs of the chosen part as gangs of this cluster; those without a limit get one, as people guess."""
     left_out: list[str] = []
     inside = part(entries, chosen)
     early = sum(entry.submitted_at < inside[0].submitted_at for entry in entries) if inside else 0
@@ -150,7 +150,7 @@ def part(entries: Sequence[Entry], chosen: Selection) -> list[Entry]:
 
 
 def nodes_for(entries: Sequence[Entry], gpus_per_node: int) -> int:
-    """Enough nodes for the largest job, and so many that they would be busy for 85 % of the time."""
+    """Enough nodes for the largest job, and enough that they would be busy for 85 % of the time."""
     entries = [entry for entry in entries if entry.num_gpus <= MOST_NODES * gpus_per_node]
     if not entries:
         return 1
@@ -176,7 +176,7 @@ def _busy_from(entries: Sequence[Entry]) -> int:
 
 
 def _job(number: int, entry: Entry, begin: float, gpus_per_node: int, num_gpus: int, dice: random.Random) -> Job:
-    """It takes as many nodes as it had, where the simulated cluster has them; its GPUs fit in any case."""
+    """It gets as many nodes as it had, if the simulated cluster has them; its GPUs fit in any case."""
     nodes = entry.num_nodes or -(-entry.num_gpus // gpus_per_node)
     each = -(-entry.num_gpus // nodes)
     if each > gpus_per_node or nodes * gpus_per_node > num_gpus:
