@@ -1,1 +1,1 @@
-"""What ranks run in: virtual environments and images, from what a job says to what is there on a node."""
+"""Environments of ranks, virtual environments and images: from a job's description to what is ready on a node."""

@@ -1,4 +1,4 @@
-"""One set of versions for a gang: its nodes keep to what the first of them came to. In a worker."""
+"""One set of versions for a gang: its nodes use the versions that the first of them resolved. In a worker."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from muster.wire.node.recipes import Recipe
 
 
 def before(caller: Caller, recipe: Recipe, python: str) -> Recipe:
-    """What to build: with the gang's versions, where another node has settled them."""
+    """The recipe to build: with the gang's versions, if another node has settled them."""
     if not _is_open(caller, recipe):
         return recipe
     return _kept(caller, recipe, caller.agree(None), python)
 
 
 def after(caller: Caller, recipe: Recipe, built: BuiltEnvironment) -> Recipe:
-    """Settle what this node came to; another recipe than the given one where it has to build that instead."""
+    """Offer this node's versions to the gang; returns another recipe than the given one if that must replace it."""
     if not _is_open(caller, recipe):
         return recipe
     agreed = caller.agree(replace(built, platform=host_platform()))
@@ -38,7 +38,7 @@ def _kept(caller: Caller, recipe: Recipe, agreed: AgreedVersions, python: str) -
     theirs, mine = _minor(agreed.python or ""), _minor(python)
     if (theirs, agreed.platform) == (mine, host_platform()):
         return recipe.locked(agreed.lock)
-    # The same versions have other archives there.
+    # There, the same versions have other archives.
     where = f"Python {theirs} on {agreed.platform}; here are Python {mine} and {host_platform()}"
     caller.note("warning", f"the versions of {recipe.label} were settled by a node with {where}")
     return recipe.locked([locks.plain(line) for line in agreed.lock])

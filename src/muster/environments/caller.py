@@ -1,4 +1,4 @@
-"""The attempt that asks for its environment on this node, and what it gets. Standard library only."""
+"""The attempt that needs its environment on this node, and the result that it gets. Standard library only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from muster.wire.states import Level
 
 @dataclass(frozen=True)
 class Caller:
-    """An attempt that its environment is made for, in a worker thread of the agent: what it is, how it is reached."""
+    """The attempt for which a worker thread of the agent prepares an environment, and the ways to reach it."""
 
     run: str
     attempt: int
@@ -27,31 +27,31 @@ class Caller:
     python: str | None
     """The job's own interpreter; None: the agent's."""
     mark: str
-    """Tells what belongs to this node's agent."""
+    """Identifies what belongs to this node's agent."""
     environ: Mapping[str, str]
-    """What tools see; the mark is in it."""
+    """The variables for tools; includes the mark."""
     folder: Path
-    """The attempt's own."""
+    """The attempt's own folder."""
     log: Path
-    """Takes what tools print."""
+    """Receives the output of tools."""
     unwanted: threading.Event
-    """Set once nobody wants the environment any more."""
+    """Set once the environment is no longer needed."""
     begins: Callable[[], None]
-    """Called when something begins that takes long: from then on the log grows."""
+    """Called when something long begins: from then on the log grows."""
     doing: Callable[[str], None]
-    """Takes what is being done, in a few words; empty at the end."""
+    """Receives the current step, in a few words; empty at the end."""
     note: Callable[[Level, str], None]
-    """A line for those who follow the run."""
+    """Writes a line for those who follow the run."""
     agree: Callable[[BuiltEnvironment | None], AgreedVersions]
-    """Reports to the server what this node came to, if anything yet; answers with what the gang keeps to."""
+    """Reports this node's versions to the server, if there are any yet; returns the gang's versions."""
     unpack: Callable[[str, Path], None]
     """Copies the files of a snapshot to a folder."""
     wheels: Wheels = field(default_factory=NoWheels)
-    """Compiled ones that the workspace's nodes share."""
+    """Compiled wheels that the workspace's nodes share."""
     others: Others = field(default_factory=NoOthers)
-    """Nodes that may have the environment, or want it."""
+    """Nodes that may have the environment, or need it."""
     environments: Path | None = None
-    """Where it is kept; None: with the host's others."""
+    """The folder for it; None: with the host's other environments."""
 
     @property
     def name(self) -> str:
@@ -60,12 +60,12 @@ class Caller:
 
 @dataclass(frozen=True)
 class Used:
-    """The image that an attempt runs in, once it is on its node."""
+    """The image that an attempt runs in, on its node."""
 
     engine: Engine
     container: Container
     image: str
-    """What the engine starts: an id, or the file that apptainer made."""
+    """What the engine starts: an image id, or apptainer's file."""
     contents: Contents
     extra: tuple[str, ...] = ()
     """Arguments that this host's engine needs."""
@@ -77,7 +77,7 @@ class Ready:
 
     python: str
     lock: HeldLock
-    """Keeps it from being removed; goes along with the keeper."""
+    """Keeps it from being removed; passed on to the keeper."""
     built: BuiltEnvironment
     variables: Mapping[str, str] = field(default_factory=dict)
     container: Used | None = None

@@ -25,16 +25,16 @@ class Curated:
     name: str
     description: str
     needs: Mapping[str, str]
-    """What a Python must have, in at least these versions, to stand in for it."""
+    """The packages that a Python must have, in at least these versions, to be used instead."""
     needs_any: Mapping[str, str]
-    """One of these must be there, too, unless it is empty."""
+    """One of these is needed as well, unless it is empty."""
     always: Mapping[str, str]
-    """Variables of ranks in it, and in a Python that stands in for it."""
+    """Variables of ranks in it, and in a Python that is used instead."""
     recipes: Mapping[str, Recipe]
     """By flavour."""
 
     def is_met_by(self, packages: Mapping[str, str]) -> bool:
-        """Whether every package that is needed is there, in at least its version."""
+        """Whether every package needed is installed, in at least its version."""
         all_there = all(_has(packages, normalised(name), Version(least)) for name, least in self.needs.items())
         return all_there and (
             not self.needs_any
@@ -75,7 +75,7 @@ def _has(packages: Mapping[str, str], name: str, least: Version) -> bool:
 
 def _version(text: str) -> Version:
     try:
-        # A preview of a version has what that version has.
+        # A prerelease has what its release has.
         return Version(Version(text).base_version)
     except InvalidVersion:
         return Version("0")

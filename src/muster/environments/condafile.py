@@ -1,4 +1,4 @@
-"""Conda files: taken apart into Python, what pip installs and what only conda has; and made of exact versions. Pure."""
+"""Conda files: split into Python, pip's packages and packages only conda has; and written from exact versions. Pure."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from muster.wire.node.recipes import Recipe
 
 _KEYS = ("name", "channels", "dependencies", "prefix", "variables", "platforms")
 _PYTHON = re.compile(r"(?:[\w-]+::)?python\s*(?P<version>[=<>!~].*)?", re.IGNORECASE)
-# Part of every environment that Muster builds.
+# pip is part of every environment that Muster builds.
 _GIVEN = re.compile(r"(?:[\w-]+::)?pip\s*(?:[=<>!~].*)?", re.IGNORECASE)
 _PACKAGE = re.compile(r"(?:[\w./-]+::)?[A-Za-z0-9_][\w.-]*\s*(?:[=<>!~ ].*)?")
 
 
 @dataclass(frozen=True)
 class CondaFile:
-    """What a conda file asks for."""
+    """The content of a conda file."""
 
     python: str | None
     pip: tuple[str, ...]
@@ -32,7 +32,7 @@ class CondaFile:
 
 
 class BadCondaFile(Exception):
-    """It is not a conda file; `path` is where in it."""
+    """It is not a conda file; `path` is where the error is."""
 
     def __init__(self, path: tuple[str | int, ...], message: str, hint: str) -> None:
         super().__init__(message)
@@ -42,7 +42,7 @@ class BadCondaFile(Exception):
 
 
 def read(data: Any) -> CondaFile:
-    """Take the content of a conda file apart; raises BadCondaFile."""
+    """Parse the content of a conda file; raises BadCondaFile."""
     if not isinstance(data, Mapping):
         raise BadCondaFile((), f"{show(data)} is given; a conda file is a mapping", "Begin it with `dependencies:`.")
     for key in data:
@@ -70,7 +70,7 @@ def read(data: Any) -> CondaFile:
 
 
 def conda_text(name: str, recipe: Recipe, python: str, lock: Sequence[str], indexes: Sequence[str]) -> str:
-    """The versions that an environment came to, as a conda file that builds just these again."""
+    """The versions of an environment, as a conda file that builds exactly these again."""
     conda = locks.conda(lock)
     pip = [line for line in lock if not line.startswith("conda:")]
     version = ".".join(python.split(".")[:2])
@@ -81,10 +81,10 @@ def conda_text(name: str, recipe: Recipe, python: str, lock: Sequence[str], inde
     lines += ["dependencies:", f"  - python={version}", "  - pip", *(f"  - {json.dumps(line)}" for line in named)]
     options = [*recipe.options, *(f"--extra-index-url {url}" for url in indexes)]
     if pip or options:
-        # What conda has installed shows among pip's packages, too.
+        # Packages that conda has installed are listed among pip's as well.
         own = {line.split("=")[0].lower() for line in conda}
         wanted = [line for line in pip if line.split("==")[0].lower().replace("_", "-") not in own]
-        # pip takes either all with hashes or all without.
+        # pip requires hashes for all or for none.
         wanted = wanted if all(map(locks.hashes, wanted)) else [locks.plain(line) for line in wanted]
         lines += ["  - pip:", *(f"      - {json.dumps(line)}" for line in (*options, *wanted))]
     if recipe.variables:

@@ -1,4 +1,4 @@
-"""What the Python that submits has installed: a curated environment that is there already need not be built."""
+"""The packages of the submitting Python: a curated environment whose packages it has need not be built."""
 
 from __future__ import annotations
 

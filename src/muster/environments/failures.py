@@ -1,4 +1,4 @@
-"""What went wrong when an environment was built or an image brought, read from what tools printed. Pure."""
+"""The reasons why a build of an environment or a pull of an image failed, read from the tools' output. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Failure(Exception):
         self.next = next
         self.lines = tuple(lines)
         self.is_version = is_version
-        """Another version of what is asked for might do."""
+        """Another version of the package might do."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ _NETWORK_NEXT = (
 )
 _VERSION_NEXT = "Correct the version in the environment."
 
-# In order: a builder that cannot reach its index also says that it found nothing.
+# In order: a builder that cannot reach its index also reports that it found nothing.
 _PATTERNS = (
     _Pattern(
         re.compile(r"No space left on device|Disk quota exceeded|os error 28\b|No usable temporary directory", re.I),
@@ -122,7 +122,7 @@ _PATTERNS = (
 )
 
 
-# Of container engines, when they pull, build or push.
+# For container engines, when they pull, build or push.
 _ENGINE_PATTERNS = (
     _Pattern(
         re.compile(r"no space left on device|disk quota exceeded", re.I),
@@ -160,7 +160,7 @@ _LOCAL_NEXT = (
 
 
 def classify(program: str, returncode: int, printed: Sequence[str]) -> Failure:
-    """The failure behind a builder's exit and its last lines."""
+    """The failure behind a builder's exit code and its last lines."""
     lines = tuple(line for line in printed if line.strip())[-_LINES:]
     if returncode < 0:
         return killed(program, -returncode, lines)
@@ -175,7 +175,7 @@ def classify(program: str, returncode: int, printed: Sequence[str]) -> Failure:
 
 
 def classify_engine(what: str, code: int, printed: Sequence[str], secret: str = "", *, pulled: bool = False) -> Failure:
-    """The failure behind a container engine's exit; `what` names the image and what was done with it."""
+    """The failure behind a container engine's exit code; `what` names the image and the action."""
     lines = tuple(line for line in printed if line.strip())[-_LINES:]
     if code < 0:
         return killed("the container engine", -code, lines)
@@ -183,7 +183,7 @@ def classify_engine(what: str, code: int, printed: Sequence[str], secret: str = 
     if pulled and _LOCAL_IMAGE.search(what):
         return Failure("environment", f"{what}: the node has no image of that name", _LOCAL_NEXT, lines)
     for pattern in _ENGINE_PATTERNS:
-        # A build prints whatever its commands print; only a full disk means the same there.
+        # A build prints whatever its commands print; only a full disk means the same in it.
         if (pulled or pattern.code == "disk_full") and pattern.text.search(text):
             return Failure(pattern.code, f"{what}: {pattern.message}", pattern.next.format(secret=secret), lines)
     hint = "The lines say why." if pulled else "The lines say which step failed; correct the Dockerfile."

@@ -1,4 +1,4 @@
-"""Reads what an environment refers to on the machine of whoever submits: conda files, requirement files, wheels."""
+"""Reads the files that an environment refers to on the submitting machine: conda files, requirement files, wheels."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def with_contents(spec: JobSpec, base_dir: Path) -> JobSpec:
 
 
 def conda_content(path: Path) -> dict[str, Json]:
-    """A conda file's content, checked; raises JobError with the line of what is wrong."""
+    """A conda file's content, checked; raises JobError with the line of the error."""
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise JobError(f"the conda file {path} cannot be read: {error}", "Correct the path.") from error
-    # Most jobs have no conda file, and pay nothing for the parser.
+    # Most jobs have no conda file, and need not load the parser.
     import yaml
 
     try:
@@ -68,7 +68,7 @@ def requirement_file(path: Path) -> list[str]:
 
 
 def requirement_lines(lines: Any, base_dir: Path, depth: int = 0) -> list[str]:
-    """Requirements with included files read and local wheels made absolute, known by what is in them."""
+    """Requirements with included files read and local wheels as absolute paths, identified by their content."""
     found: list[str] = []
     for line in lines:
         option, _, rest = str(line).strip().partition(" ")
@@ -114,7 +114,7 @@ def _with_lines(data: Any, base_dir: Path) -> dict[str, Json]:
 
 
 def _line_of(text: str, path: tuple[str | int, ...]) -> int:
-    """The line in which a part of the file stands."""
+    """The line of the file that contains a part."""
     import yaml
 
     node = yaml.compose(text)

@@ -1,4 +1,4 @@
-"""What this machine has to build and run environments with, for decisions that are made before anything starts."""
+"""What this machine has for building and running environments, for decisions that are made before anything starts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from muster.environments.venvs.steps import CONDA_TOOLS
 
 
 class Here(TypedDict):
-    """The parts of a `Site` that are this machine's."""
+    """The parts of a `Site` that describe this machine."""
 
     pythons: tuple[tuple[int, ...], ...]
     has_conda: bool
@@ -23,7 +23,7 @@ class Here(TypedDict):
 
 
 def here(python: str | None = None) -> Here:
-    """What there is; `python` is the job's own interpreter."""
+    """Describe this machine; `python` is the job's own interpreter."""
     own = python if python and os.access(python, os.X_OK) else sys.executable
     return Here(
         pythons=interpreters.versions_here(own),
@@ -33,9 +33,9 @@ def here(python: str | None = None) -> Here:
 
 
 def container_trouble(image: str = "") -> str:
-    """Why no container can run here, or why not one of this image; empty where one can.
+    """Why no container can run here, or why this image cannot; empty if it can.
 
-    Of an image it says what `reach.look` has found: it never waits for a registry itself.
+    For an image it returns what `reach.look` has found: it never waits for a registry itself.
     """
     try:
         engines.find(os.environ)

@@ -1,4 +1,4 @@
-"""How much room built environments and images may take on this host. Standard library only."""
+"""How much space built environments and images may use on this host. Standard library only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ IMAGES_VARIABLE = "MUSTER_IMAGES_LIMIT_BYTES"
 
 
 def limit_bytes() -> int:
-    """The limit of environments, as the user set it or by default; what is no number counts as not set."""
+    """The limit of environments, set by the user or the default; anything but a number counts as not set."""
     return _given(VARIABLE, ENVIRONMENTS_LIMIT_BYTES)
 
 

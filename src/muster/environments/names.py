@@ -1,4 +1,4 @@
-"""Names of environments: the curated ones, and what the names of Azure ML's stand for today. Pure."""
+"""Names of environments: the curated ones, and today's meaning of Azure ML's names. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OLD = re.compile(
     r"azureml-.*|acpt-.*|tf-?\d.*|openmpi-?\d.*|minimal(-ubuntu.*)?|responsibleai.*"
     r"|(pytorch|tensorflow|keras|sklearn|scikit-learn|lightgbm|xgboost|dask)-?v?\d.*"
 )
-# What stands in an old name, and the curated environment that it means: alone, and with MPI.
+# A part of an old name, and the curated environment that it means: alone, and with MPI.
 _MEANINGS = (
     (r"tensorflow.*horovod|horovod.*tensorflow|tf.*horovod", "horovod-tensorflow", "horovod-tensorflow"),
     (r"horovod", "horovod-torch", "horovod-torch"),
@@ -55,14 +55,14 @@ _WITH_MODULE = {
     "datasets": "transformers",
 }
 _TENSORFLOW_1 = re.compile(r"(tensorflow|tf)-?1\.\d")
-# Images that hold an operating system, Python, conda or MPI, and no framework.
+# Images that contain an operating system, Python, conda or MPI, and no framework.
 _PLAIN_IMAGE = re.compile(
     r"mcr\.microsoft\.com/(azureml|mirror|devcontainers)/.*"
     r"|((docker\.io/)?library/|docker\.io/)?(python|ubuntu|debian|buildpack-deps|bash|busybox|alpine)"
     r"|(docker\.io/)?(continuumio|condaforge|mambaorg|nvidia)/[\w.-]*(conda|mamba|forge|cuda)[\w.-]*"
 )
 _CURATED_IMAGE = re.compile(r"mcr\.microsoft\.com/azureml/curated/(?P<name>[^/]+)")
-# Images of a framework's own makers.
+# Images published by the makers of a framework.
 _FRAMEWORK_IMAGE = re.compile(
     r"(docker\.io/|nvcr\.io/)?(?P<owner>pytorch|tensorflow|nvidia|huggingface|horovod)/(?P<name>[\w.-]+)"
 )
@@ -70,9 +70,9 @@ _BARE = re.compile(r"minimal|tutorial|openmpi|base|python-?\d|mlflow|inference")
 
 
 def with_imports(name: str, modules: Collection[str], is_mpi: bool) -> tuple[str, str] | None:
-    """The curated environment that a name of Azure ML's stands for because of what the script imports, and the module.
+    """The curated environment for a name of Azure ML's when the script imports a certain module, and that module.
 
-    Images of PyTorch held more there than one environment holds here. None: what the name alone stands for.
+    In Azure ML, PyTorch's images contained more than one environment here. None: the meaning of the name alone.
     """
     found = meaning(name, is_mpi)
     if found is None or not found.old:
@@ -86,13 +86,13 @@ def with_imports(name: str, modules: Collection[str], is_mpi: bool) -> tuple[str
 
 
 def is_azure(name: str) -> bool:
-    """Whether a name is one of Azure ML's that stands for a curated environment."""
+    """Whether a name is one of Azure ML's for a curated environment."""
     found = meaning(name, is_mpi=False)
     return found is not None and found.old
 
 
 def azure_notice(name: str, curated: str | None) -> str:
-    """What a name of Azure ML's stands for; None: no framework."""
+    """A notice of the meaning of a name of Azure ML's; None: no framework."""
     if curated is None:
         return f"environment {name} holds no framework: the job runs in the current Python"
     said = f"environment {name} is a name of Azure ML's; it stands for {curated}"
@@ -105,18 +105,18 @@ def azure_notice(name: str, curated: str | None) -> str:
 
 @dataclass(frozen=True)
 class Meaning:
-    """What a name stands for."""
+    """The meaning of a name."""
 
     curated: str | None
     """None: no framework at all; the current Python."""
     flavour: str | None = None
-    """As the name says itself; None where it leaves that to the nodes."""
+    """From the name itself; None if it depends on the nodes."""
     old: bool = False
     """It is a name of Azure ML's."""
 
 
 def of_image(image: str, is_mpi: bool) -> Meaning | None:
-    """What a public image holds that runs as well without it; None for one whose content is not known."""
+    """The contents of a public image that also work without it; None for an image with unknown contents."""
     name = image.split("@")[0]
     head, _, last = name.rpartition("/")
     name = f"{head}/{last.split(':')[0]}" if head else last.split(":")[0]
@@ -142,7 +142,7 @@ def version_of(name: str) -> str | None:
 
 
 def meaning(name: str, is_mpi: bool) -> Meaning | None:
-    """What a name stands for; None for one that nobody curated."""
+    """The meaning of a name; None for one that is not curated."""
     text = bare(name).lower()
     stem, _, flavour = text.rpartition("-")
     if text in CURATED:

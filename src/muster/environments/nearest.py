@@ -1,4 +1,4 @@
-"""Where an environment asks for what cannot be had: the nearest Python, pip's name of a conda package. Pure."""
+"""Substitutes for what an environment cannot get: the nearest Python, pip's name of a conda package. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from muster.environments.venvs import interpreters
 
 Version = tuple[int, ...]
-# conda's name, and pip's; empty for what comes with others or with the machine.
+# The names in conda and pip; empty for a package that comes with others or with the machine.
 _OF_CONDA = {
     "pytorch": "torch",
     "pytorch-gpu": "torch",
@@ -49,9 +49,9 @@ _MLFLOW_OF_TODAY = ">=2.22,<3"
 
 
 def modern_mlflow(pip: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The same packages with an MLflow that works beside those of today, and what there is to say about it.
+    """The same packages with an MLflow that works with current packages, and the notices about it.
 
-    MLflow 1 names no upper bounds of what it needs, so that pip puts it beside versions that it cannot import.
+    MLflow 1 sets no upper bounds for its dependencies, so that pip combines it with versions that it cannot import.
     """
     lines, notices = [], []
     names = [re.split(r"[\[\s=<>!~;]", line.strip().lower(), maxsplit=1)[0] for line in pip]
@@ -60,18 +60,18 @@ def modern_mlflow(pip: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]
             lines.append(f"{match['name']}{_MLFLOW_OF_TODAY}")
             notices.append(f"{line.strip()} cannot be imported together with current packages: {lines[-1]} is taken")
         elif "azureml-mlflow" in names and line.strip() in ("mlflow", "mlflow-skinny"):
-            # It asks for MLflow 2; scripts that log models as they did there fail with the defaults of 3.
+            # It asks for MLflow 2; scripts that log models in its way fail with the defaults of 3.
             lines.append(f"{line.strip()}{_MLFLOW_OF_TODAY}")
             notices.append(f"azureml-mlflow goes with MLflow 2: {lines[-1]} is taken")
         else:
             lines.append(line)
     if "azureml-mlflow" in names and not any(name in ("mlflow", "mlflow-skinny") for name in names):
-        # It brings MLflow along.
+        # It installs MLflow as well.
         lines.append(f"mlflow-skinny{_MLFLOW_OF_TODAY}")
     return tuple(lines), tuple(notices)
 
 
-# The first version of each that was built for NumPy 2; those before name no upper bound of it.
+# The first version of each that was built for NumPy 2; earlier ones set no upper bound for it.
 _FOR_NUMPY_2 = {
     "pandas": (2, 2, 2),
     "scikit-learn": (1, 4, 2),
@@ -100,13 +100,13 @@ _OLD_XGBOOST = re.compile(r"xgboost(?:-cpu)?\s*(?:==|<=|<|~=)\s*(?:0|1\.[0-5])\b
 
 
 def before_pandas_2(pip: Sequence[str]) -> str:
-    """The package that imports what pandas 2 has no more, where nothing bounds pandas; empty where none does."""
+    """The package that imports what pandas 2 has removed, if nothing bounds pandas; empty if there is none."""
     bounded = any(re.match(r"pandas\s*(?:==|<|~=)", line.strip(), re.IGNORECASE) for line in pip)
     return "" if bounded else next((line.strip() for line in pip if _OLD_XGBOOST.fullmatch(line.strip())), "")
 
 
 def before_numpy_2(pip: Sequence[str]) -> str:
-    """The package that asks for a version from before NumPy 2, where nothing bounds NumPy; empty where none does."""
+    """The package pinned to a version from before NumPy 2, if nothing bounds NumPy; empty if there is none."""
     names = [re.split(r"[\[\s=<>!~;]", line.strip().lower(), maxsplit=1)[0] for line in pip]
     if any(name == "numpy" and line.strip().lower() != "numpy" for name, line in zip(names, pip, strict=True)):
         return ""
@@ -120,7 +120,7 @@ def before_numpy_2(pip: Sequence[str]) -> str:
 
 
 def nearest_python(wanted: str, here: Sequence[Version]) -> Version | None:
-    """The version here that is nearest to what is wanted: the next newer one, or else the newest; None without any."""
+    """The available version nearest to the wanted one: the next newer one, or else the newest; None without any."""
     usable = sorted({version for version in here if version >= interpreters.OLDEST})
     if not usable:
         return None
@@ -131,7 +131,7 @@ def nearest_python(wanted: str, here: Sequence[Version]) -> Version | None:
 
 
 def pip_requirements(conda: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """conda's packages as requirements of pip, and those that pip has no use for."""
+    """conda's packages as requirements of pip, and those that have no counterpart in pip."""
     found, left_out = [], []
     for text in conda:
         match = _CONDA.fullmatch(text.strip())
@@ -145,7 +145,7 @@ def pip_requirements(conda: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, 
 
 
 def _version(text: str | None) -> str:
-    """`=1.21`, `==1.21.2=build`, `>=1,<2` as pip writes them."""
+    """`=1.21`, `==1.21.2=build`, `>=1,<2` in pip's syntax."""
     if not text:
         return ""
     plain = text.strip().replace(" ", "")

@@ -9,5 +9,5 @@ _TO_ANSWER = ("uvicorn", "httptools", "uvloop", "aiohttp")
 
 
 def needs_of(spec: JobSpec) -> tuple[str, ...]:
-    """What a job needs besides what it asks for: replicas answer requests, which files for Azure ML know nothing of."""
+    """Packages that a job needs beyond its own list: replicas answer requests; files for Azure ML do not list that."""
     return _TO_ANSWER if not isinstance(spec.command, str) and _SERVE in (spec.command or ()) else ()

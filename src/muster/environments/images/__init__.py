@@ -1,1 +1,1 @@
-"""Images that ranks run in: engines, their command lines, what an image holds, packages on top of one."""
+"""Images that ranks run in: engines, their command lines, what an image contains, packages on top of one."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 DOCKER, PODMAN, APPTAINER = "docker", "podman", "apptainer"
 KINDS = (PODMAN, DOCKER, APPTAINER)
 MARK, RUN, ATTEMPT = "muster.mark", "muster.run", "muster.attempt"
-# Folders are mounted where they lie, and must not be given another label for that.
+# Folders are mounted as they are, and must not get another label for that.
 _SECURITY = ("--security-opt", "label=disable", "--security-opt", "no-new-privileges")
 
 
@@ -27,7 +27,7 @@ class Mount(NamedTuple):
 
 
 class Host(NamedTuple):
-    """What of the host goes into a container."""
+    """The parts of the host that go into a container."""
 
     uid: int
     gid: int
@@ -40,7 +40,7 @@ class Host(NamedTuple):
 
 
 class AttemptContainer(NamedTuple):
-    """The container of one attempt: whose it is, and what it sees."""
+    """The container of one attempt: its owner and its view of the host."""
 
     name: str
     mark: str
@@ -49,7 +49,7 @@ class AttemptContainer(NamedTuple):
     work: str
     mounts: Sequence[Mount] = ()
     hostname: str = ""
-    """Where it may not be the host's."""
+    """Set if it may differ from the host's."""
 
 
 def run_command(
@@ -76,12 +76,12 @@ def run_command(
 
 
 def _apptainer(engine: Engine, image: str, attempt: AttemptContainer, host: Host, inside: Sequence[str]) -> list[str]:
-    # Its containers have the host's network, shared memory and user anyway, and end with their first process.
+    # apptainer's containers share the host's network and user anyway, and end with their first process.
     command = [engine.program, "exec", "--containall", "--cleanenv", "--pid", "--no-init", "--pwd", attempt.work]
     command += _hostname(attempt)
     if host.gpus:
         command.append("--nv")
-    # --containall gives a small /dev/shm of its own.
+    # --containall would give it a small /dev/shm of its own.
     shared = Mount("/dev/shm", "/dev/shm", True)
     for mount in (shared, *(Mount(path, path, True) for path in host.rdma), *attempt.mounts):
         command += ["--bind", f"{mount.source}:{mount.target}:{'rw' if mount.writable else 'ro'}"]
@@ -94,12 +94,12 @@ def _hostname(attempt: AttemptContainer) -> list[str]:
 
 def _user(engine: Engine, host: Host) -> list[str]:
     own = ["--user", f"{host.uid}:{host.gid}"]
-    # Without a daemon that is root, the user inside is mapped from the one outside.
+    # Without a root daemon, the user inside is mapped from the one outside.
     return [*own, "--userns", "keep-id"] if engine.kind == PODMAN and engine.rootless else own
 
 
 def _devices(engine: Engine, host: Host) -> list[str]:
-    """GPUs (all: CUDA_VISIBLE_DEVICES says which, as outside) and what RDMA needs."""
+    """GPUs (all of them: CUDA_VISIBLE_DEVICES selects, as outside) and RDMA's devices and limits."""
     options: list[str] = []
     if host.gpus:
         options += ["--device", "nvidia.com/gpu=all"] if engine.kind == PODMAN else ["--gpus", "all"]
@@ -113,7 +113,7 @@ def _devices(engine: Engine, host: Host) -> list[str]:
 
 
 def probe_command(engine: Engine, image: str, extra: Sequence[str], script: str) -> list[str]:
-    """Run a short Python program in an image; it finds what ranks would find, which start in another folder."""
+    """Run a short Python program in an image; it finds the modules that ranks would, which start in another folder."""
     script = f"import sys; sys.path[:] = [folder for folder in sys.path if folder]\n{script}"
     if engine.kind == APPTAINER:
         return [engine.program, "exec", "--containall", "--cleanenv", *extra, image, "python3", "-s", "-c", script]
@@ -122,7 +122,7 @@ def probe_command(engine: Engine, image: str, extra: Sequence[str], script: str)
 
 
 def pull_command(engine: Engine, image: str, auth_file: str = "", target: str = "") -> list[str]:
-    """Fetch an image; apptainer makes a file of it."""
+    """Fetch an image; apptainer stores it as a file."""
     if engine.kind == APPTAINER:
         return [engine.program, "pull", "--force", target, f"docker://{image}"]
     return [engine.program, *_docker_config(engine, auth_file), "pull", *_auth(engine, auth_file), image]
@@ -133,7 +133,7 @@ def push_command(engine: Engine, image: str, auth_file: str = "") -> list[str]:
 
 
 def save_command(engine: Engine, image: str, file: str) -> list[str]:
-    """Write an image with its name to a file, in the one form that podman and docker both read."""
+    """Write an image with its name to a file, in the only format that both podman and docker read."""
     form = ["--format", "docker-archive"] if engine.kind == PODMAN else []
     return [engine.program, "save", *form, "--output", file, image]
 
@@ -158,7 +158,7 @@ def build_command(
 
 
 def inspect_image_command(engine: Engine, image: str) -> list[str]:
-    """Prints the image's id; fails where it is not here."""
+    """Prints the image's id; fails if it is not here."""
     return [engine.program, "image", "inspect", "--format", "{{.Id}}", image]
 
 
@@ -171,7 +171,7 @@ def remove_command(engine: Engine, *names: str) -> list[str]:
 
 
 def list_command(engine: Engine, mark: str, key: tuple[str, int] | None = None) -> list[str]:
-    """Prints the ids of a node's containers, or of one attempt's."""
+    """Prints the ids of a node's containers, or of those of one attempt."""
     command = [engine.program, "ps", "--all", "--quiet", "--no-trunc", "--filter", f"label={MARK}={mark}"]
     if key is not None:
         command += ["--filter", f"label={RUN}={key[0]}", "--filter", f"label={ATTEMPT}={key[1]}"]

@@ -1,4 +1,4 @@
-"""Which container engine a node has, and running its commands. Called in worker threads."""
+"""Finds a node's container engine, and runs its commands. Called in worker threads."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _known: dict[tuple[str, ...], Engine] = {}
 
 
 def find(environ: Mapping[str, str]) -> Engine:
-    """The engine to use; Failure where none works."""
+    """The engine to use; raises Failure if none works."""
     preferred = environ.get(PREFERENCE, "")
     if preferred and preferred not in KINDS:
         raise Failure(
@@ -63,7 +63,7 @@ def _look(preferred: str, environ: Mapping[str, str]) -> Engine:
 
 
 def _trouble(engine: Engine, environ: Mapping[str, str]) -> rootless.Trouble | None:
-    """Why an engine that is installed cannot be used; docker's command without its daemon is such a case."""
+    """Why an installed engine cannot be used, such as docker's command without its daemon."""
     words = ["version", "--format", "{{.Server.Version}}"] if engine.kind == DOCKER else ["--version"]
     done = ask([engine.program, *(rootless.ASK if engine.rootless else words)], environ)
     lines = done.stderr.decode(errors="replace").strip().splitlines()
@@ -80,7 +80,7 @@ def _trouble(engine: Engine, environ: Mapping[str, str]) -> rootless.Trouble | N
 
 
 def ask(command: Sequence[str], environ: Mapping[str, str]) -> subprocess.CompletedProcess[bytes]:
-    """A command that answers soon."""
+    """Run a command that answers quickly."""
     try:
         # The lock keeps the agent from taking the child for an orphan.
         with spawning:
@@ -89,14 +89,14 @@ def ask(command: Sequence[str], environ: Mapping[str, str]) -> subprocess.Comple
                 list(command), stdin=subprocess.DEVNULL, capture_output=True, timeout=_ASK_S, env=dict(environ), cwd="/"
             )
     except subprocess.TimeoutExpired:
-        # The code of timeout(1); the engine itself says with 127 that the image lacks a program.
+        # The code of timeout(1): the engine itself uses 127 when the image lacks a program.
         return subprocess.CompletedProcess(list(command), 124, b"", f"no answer within {_ASK_S:g} s".encode())
     except OSError as error:
         return subprocess.CompletedProcess(list(command), 125, b"", str(error).encode())
 
 
 def _collect() -> None:
-    """Collect the dead that podman left to this process: it starts one for each container, and nobody waits for it."""
+    """Reap the dead children that podman left to this process: one for each container, which nobody waits for."""
     for process in processes.table().values():
         if process.parent == os.getpid() and process.dead and processes.name(process.pid) == "conmon":
             os.waitpid(process.pid, os.WNOHANG)
@@ -110,9 +110,9 @@ def perform(
     *,
     watched: bool = False,
 ) -> int:
-    """A command that may take minutes; ended when nobody wants it any more (Abandoned). Its exit code.
+    """Run a command that may take minutes; returns its exit code. Ended when it is no longer needed (Abandoned).
 
-    One that is watched has an open standard input, which closes with this process.
+    With `watched` it has an open standard input, which closes with this process.
     """
     stdin = subprocess.PIPE if watched else subprocess.DEVNULL
     child = start(command, environment=environ, stdin=stdin, stdout=out, stderr=out)

@@ -1,7 +1,7 @@
 """Puts packages on top of an image: runs in a container of it, in the image's own Python, from 3.8 on.
 
-Reads `request.json` next to it and writes down in the image what it came to. It ends when standard input closes: then
-whoever asked is gone.
+Reads `request.json` next to it, and writes the installed versions into the image. It ends when standard input closes:
+then the process that started it is gone.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 HERE = Path(__file__).parent
 OWN = Path("/opt/muster")
 LOCK = OWN / "packages.json"
-"""What was installed; the last that is written."""
+"""The installed packages; written last."""
 PREFIX = OWN / "conda"
 
 
@@ -60,16 +60,16 @@ def _install(number: int, step: Any, python: str, environment: dict[str, str]) -
 
 
 def _conda_name(record: Path) -> tuple[str, str]:
-    """What conda installed, from the name of its record."""
+    """Name and version of a conda package, from the name of its record."""
     name, version, _ = record.stem.rsplit("-", 2)
     return name, version
 
 
 def _line(item: Any) -> str:
-    """What was installed, exactly."""
+    """The exact requirement for an installed package."""
     source, name = item["download_info"], item["metadata"]["name"]
     archive = source.get("archive_info", {})
-    # pip before 23.1 tells one hash, as kind=text.
+    # pip before 23.1 reports one hash, as kind=text.
     text = archive.get("hashes", {}).get("sha256") or archive.get("hash", "").partition("sha256=")[2]
     if "vcs_info" in source:
         return f"{name} @ {source['vcs_info']['vcs']}+{source['url']}@{source['vcs_info']['commit_id']}"
@@ -87,7 +87,7 @@ def _run(command: list[str], environment: dict[str, str]) -> None:
 def _end_with_asker() -> None:
     while os.read(0, 4096):
         pass
-    # As process 1 it takes everything in the container along.
+    # As process 1 it ends everything in the container.
     os._exit(137)
 
 

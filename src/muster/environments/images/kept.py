@@ -1,6 +1,6 @@
-"""Images that Muster made on this host: which there are, when each was last used, and making room. Standard library.
+"""Images that Muster made on this host: a list, when each was last used, and making room. Standard library only.
 
-Whoever uses an image holds a shared lock, which ends with its process; one that is held is never removed.
+A process that uses an image holds a shared lock, which ends with it; an image that is locked is never removed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LABEL = "muster.built"
 _SHOWN = "{{.Id}}\t{{.Size}}\t{{json .RepoTags}}"
 
 Ask = Callable[[Sequence[str]], "subprocess.CompletedProcess[bytes]"]
-"""Runs a command of the engine that answers soon."""
+"""Runs a command of the engine that answers quickly."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Kept:
     names: tuple[str, ...]
     size: int
     used_at: float
-    """When a job last began with it; 0 where none did."""
+    """When a job last started with it; 0 if none did."""
     in_use: bool
 
     @property
@@ -47,27 +47,27 @@ class Kept:
 
 
 def label() -> str:
-    """What an image that Muster makes is labelled with: whose it is, and where the locks lie that tell of its use.
+    """The label of images that Muster makes: the owner, and the folder of the locks that show their use.
 
-    An engine has the images of everybody on the host; of those whose locks lie elsewhere, none is known to be free.
+    An engine has the images of everybody on the host; if an image's locks are elsewhere, it is not known to be free.
     """
     return f"{_LABEL}={os.getuid()}-{hashlib.sha256(str(images_dir()).encode()).hexdigest()[:12]}"
 
 
 def images_dir() -> Path:
-    """What is known of images, their locks, and apptainer's files."""
+    """The records and locks of images, and apptainer's files."""
     folder = environments_dir() / ".images"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
 def hold(image: str) -> HeldLock:
-    """Keeps an image from being removed, and notes that it is used now."""
+    """Keep an image from being removed, and note that it is used now."""
     return _use().hold(_lock_key(image))
 
 
 def listing(engine: Engine, ask: Ask) -> list[Kept]:
-    """The images that Muster made, the one used last first."""
+    """The images that Muster made, the last used first."""
     found = _files() if engine.kind == APPTAINER else _labelled(engine, ask)
     return sorted(found, key=lambda item: item.used_at, reverse=True)
 
@@ -81,12 +81,12 @@ def remove(engine: Engine, image: Kept, ask: Ask) -> bool:
         if engine.kind == APPTAINER:
             Path(image.id).unlink(missing_ok=True)
             return True
-        # By its names: an engine refuses to remove by its id what has several.
+        # By its names: an engine refuses to remove an image with several names by its id.
         return ask([engine.program, "rmi", *(image.names or (image.id,))]).returncode == 0
 
 
 def evict(engine: Engine, ask: Ask, limit_bytes: int, keep: str) -> list[str]:
-    """Remove the least recently used until the rest fits; what is in use stays, and counts."""
+    """Remove the least recently used images until the rest fits; those in use stay, and count."""
     images = listing(engine, ask)
     room = make_room(
         images, lambda image: remove(engine, image, ask), lambda used: used <= limit_bytes, keep=(_short(_plain(keep)),)
@@ -108,7 +108,7 @@ def _labelled(engine: Engine, ask: Ask) -> list[Kept]:
 
 
 def _files() -> list[Kept]:
-    # One that was never used may be on its way still.
+    # One that was never used may not be complete yet.
     found = [path for path in images_dir().glob("*.sif") if _use().used_at(_lock_key(str(path)))]
     return [_kept(str(path), (path.name,), path.stat().st_size) for path in found]
 

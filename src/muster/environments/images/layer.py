@@ -21,7 +21,7 @@ from muster.wire.codec import WireError, from_json
 from muster.wire.node.containers import Container
 from muster.wire.node.recipes import Recipe
 
-# An engine's own trouble, unlike that of what runs in the container.
+# The engine's own failures, unlike those of the program in the container.
 _ENGINES_OWN = (125, 126, 127)
 
 
@@ -63,7 +63,7 @@ def _made(
 
 
 def recorded(runner: EngineRunner, label: str, image: str) -> tuple[str, ...]:
-    """The versions of what was put on an image, remembered by its id."""
+    """The versions that were installed on top of an image, remembered by its id."""
     memory = images_dir() / f"{image.removeprefix('sha256:')[:24]}.packages.json"
     with contextlib.suppress(WireError):
         return from_json(tuple[str, ...], read_json(memory))
@@ -115,17 +115,17 @@ def _failure(label: str, what: str, status: int, printed: list[str]) -> Failure:
         return classify_engine(f"{what} failed", status, printed)
     failed = classify("pip", status, printed)
     message = f"the packages could not be put on the image {label}: {failed.message}"
-    # It is the engine's disk that has no room.
+    # The full disk is the engine's.
     hint = "Remove images that nothing uses (`muster env rm`), or give the engine a larger disk."
     return Failure(failed.code, message, hint if failed.code == "disk_full" else failed.next, failed.lines)
 
 
 def _lent() -> packages.Lent | None:
-    """The pip of the agent's own Python; a distribution's, which leans on other packages of its own, is not lent."""
+    """The pip of the agent's own Python; a distribution's is not lent, since it needs other packages of its own."""
     spec = importlib.util.find_spec("pip")
     if spec is None or spec.origin is None or spec.origin.startswith("/usr/lib/"):
         return None
-    # Large for an agent, and few jobs need it.
+    # Large for an agent, and needed by few jobs.
     from importlib.metadata import metadata
 
     about = metadata("pip")
@@ -134,7 +134,7 @@ def _lent() -> packages.Lent | None:
 
 @contextlib.contextmanager
 def _folder(path: Path) -> Iterator[Path]:
-    """A private folder: addresses of indexes may hold passwords."""
+    """A private folder: addresses of indexes may contain passwords."""
     remove_tree(path)
     path.mkdir(mode=0o700)
     try:
@@ -145,7 +145,7 @@ def _folder(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _container(runner: EngineRunner, name: str) -> Iterator[None]:
-    """No container of that name before and after."""
+    """Makes sure that no container of that name exists before and after."""
     runner.ask(remove_command(runner.engine, name))
     try:
         yield

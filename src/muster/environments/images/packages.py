@@ -1,4 +1,4 @@
-"""Packages on top of an image: decided from what the image and the node have. Pure, standard library only."""
+"""Packages on top of an image: planned from what the image and the node have. Pure, standard library only."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OLDEST_PIP = (23, 0)
 _INDEXES = ("--index-url", "-i", "--extra-index-url")
 _LOCAL = re.compile(r"(?:file://(?:localhost)?|(?<![\w:/]))(/[^\s#]+)")
 
-# Runs in the image's Python, which may be an old one.
+# Runs in the image's Python, which may be old.
 LOOK = f"""
 import json, shutil, sys
 try:
@@ -44,7 +44,7 @@ print("MUSTER " + json.dumps({{"pip": version, "tools": tools, "lock": lock, "cu
 
 @dataclass(frozen=True)
 class Looked:
-    """What an image can install with, and what was installed on it before."""
+    """The tools in an image for installing, and the packages that were installed on it before."""
 
     pip: str = ""
     tools: Sequence[str] = ()
@@ -55,7 +55,7 @@ class Looked:
 
 @dataclass(frozen=True)
 class Lent:
-    """A pip of the node's that an image may use."""
+    """A pip of the node that an image may use."""
 
     folder: str
     version: str
@@ -65,23 +65,23 @@ class Lent:
 
 @dataclass(frozen=True)
 class Work:
-    """What is done in a container of the image."""
+    """What to do in a container of the image."""
 
     steps: Sequence[Step]
     conda: Sequence[str]
-    """conda's tool and what it makes the environment of; none: packages go into the image's own Python."""
+    """conda's tool and its specifications; empty: packages go into the image's own Python."""
     lent: bool
 
 
 def tag(recipe: Recipe, base: str, python: tuple[int, ...]) -> str:
-    """The name of the image: the same packages on the same image have the same one."""
+    """The name of the resulting image: the same for the same packages on the same image."""
     return f"muster-packages:{key_of(recipe, '.'.join(map(str, python[:2])), base.removeprefix('sha256:'))}"
 
 
 def plan(recipe: Recipe, label: str, python: tuple[int, ...], found: Looked, lent: Lent | None, gpus: bool) -> Work:
-    """How the packages come onto the image; Failure where they cannot."""
+    """How to install the packages on the image; raises Failure if that is impossible."""
     conda = _conda(recipe, label, python, found)
-    # What is recorded is what pip put on the image, whatever conda did before.
+    # The record contains what pip put on the image, whatever conda did before.
     order = steps(replace(recipe, conda=()), has_cuda=gpus and found.cuda)
     borrows = not conda and lent is not None and _numbers(lent.version) >= _OLDEST_PIP and fits(python, lent.needs)
     if order and not conda and not borrows and _numbers(found.pip) < _OLDEST_PIP:
@@ -96,7 +96,7 @@ def plan(recipe: Recipe, label: str, python: tuple[int, ...], found: Looked, len
 
 
 def _conda(recipe: Recipe, label: str, python: tuple[int, ...], found: Looked) -> list[str]:
-    """The words for conda's tool; none where the image's own Python will do. Failure where a tool is missing."""
+    """The words for conda's tool; none if the image's own Python will do. Raises Failure if a tool is missing."""
     has_python = recipe.python is None or fits(python, recipe.python)
     if not recipe.conda and has_python:
         return []
@@ -118,13 +118,13 @@ def _conda(recipe: Recipe, label: str, python: tuple[int, ...], found: Looked) -
 
 
 def files(recipe: Recipe, work: Work, sources: Sources, environ: Mapping[str, str]) -> dict[str, str]:
-    """What lies in the folder of the build; it may hold passwords."""
+    """The files in the folder of the build; they may contain passwords."""
     variables = {
         "PIP_CACHE_DIR": _CACHE,
         "PIP_NO_INPUT": "1",
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         "PIP_ROOT_USER_ACTION": "ignore",
-        # The layer is made for this, and no system manages it.
+        # The layer is made for this, and no system package manager uses it.
         "PIP_BREAK_SYSTEM_PACKAGES": "1",
         **pip_variables(sources),
         **{name: value for name, value in environ.items() if name.lower() in ("http_proxy", "https_proxy", "no_proxy")},
@@ -149,9 +149,9 @@ def local_paths(recipe: Recipe, sources: Sources) -> list[str]:
 
 
 def _with_siblings(path: str) -> str:
-    """The pages of an index lead to files in the folders next to it."""
+    """The folder above an index, since its pages link to files in the folders next to it."""
     parent = path.rstrip("/").rpartition("/")[0]
-    # Not over a folder that the image has, too.
+    # Not over a folder that the image has itself.
     return parent if parent.count("/") > 1 else path
 
 
@@ -175,15 +175,15 @@ def install_command(
 
 
 def mounted(folder: str, cache: str, lent: str, local: Sequence[str]) -> dict[str, str]:
-    """What an installation sees of the node, by where it sees it."""
+    """The node's folders that an installation sees, by their path inside."""
     own = {INSIDE: folder, _CACHE: cache}
     return {**own, **({f"{INSIDE}/lent/pip": lent} if lent else {}), **{path: path for path in local}}
 
 
 def commit_command(engine: Engine, name: str, reference: str, work: Work, path: str, label: str) -> list[str]:
-    """Make an image of the container; `path` is the PATH of the image below."""
+    """Make an image of the container; `path` is the PATH of the image below it."""
     changes = [f"LABEL {label}", 'ENTRYPOINT ["python3"]', 'CMD ["-q"]']
-    # Those of the container were for this attempt alone, and what runs in the image later must not be taken for it.
+    # The container's labels are for this attempt only: later containers of the image must not be mistaken for its own.
     changes += [f'LABEL {key}=""' for key in (MARK, RUN, ATTEMPT)]
     if work.conda:
         changes.append(f"ENV PATH={PREFIX}/bin:{path}")

@@ -1,4 +1,4 @@
-"""What an image holds: a small program asks inside it, once per image. Standard library only."""
+"""The contents of an image: a small program looks inside it, once per image. Standard library only."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FRAMEWORKS = (
 )
 _CHANGE = "Add it to the image, or use another one."
 
-# Runs in the image's Python, which may be an old one.
+# Runs in the image's Python, which may be old.
 SCRIPT = f"""{MODULES}{MPI_LIBRARY}
 import json, shutil, subprocess, sys
 programs = {{}}
@@ -46,23 +46,23 @@ print("MUSTER " + json.dumps({{
     "env": dict(os.environ)}}))
 """
 
-# Of the container that was asked, not of the image.
+# Variables of the container that was probed, not of the image.
 _NOT_THE_IMAGES = ("HOME", "HOSTNAME", "PWD", "SHLVL", "OLDPWD", "_", "container", "TERM")
 
 
 @dataclass(frozen=True)
 class Contents:
-    """What an image holds."""
+    """The contents of an image."""
 
     python: tuple[int, ...]
     modules: Mapping[str, str]
     """Frameworks by name, with their versions."""
     programs: Mapping[str, str]
     mpi: str
-    """What its mpirun says of itself."""
+    """What its mpirun prints as its version."""
     env: Mapping[str, str]
     executable: str = "python3"
-    """Its Python, by its own path."""
+    """Its Python, by the path it has itself."""
     library: Mapping[str, str] = field(default_factory=dict)
     """The MPI library that its Python loads (`text`), and through which module (`by`)."""
 
@@ -72,7 +72,7 @@ class Contents:
 
 
 def read(answer: str) -> Contents | None:
-    """The probe's answer; None where it did not come to one."""
+    """The probe's answer; None if there is none."""
     found = answer_in(answer, Contents)
     if found is None:
         return None
@@ -80,14 +80,14 @@ def read(answer: str) -> Contents | None:
 
 
 def answer_in(printed: str, kind: type[T]) -> T | None:
-    """What a program in an image answered, among what else was printed; None where it did not come to that."""
+    """A program's answer, found in everything that was printed in an image; None if there is none."""
     answers = [line.removeprefix("MUSTER ") for line in printed.splitlines() if line.startswith("MUSTER ")]
     return from_json(kind, json.loads(answers[-1])) if answers else None
 
 
 def no_answer(image: str, engine: str, code: int, lines: Sequence[str]) -> Failure:
-    """Why an image could not be asked."""
-    # An engine says with its own codes that a program is not there or cannot be run.
+    """Why an image could not be probed."""
+    # With these codes an engine reports that a program is missing or cannot be run.
     if code in (126, 127, 255):
         return no_python(image, lines)
     hint = "The lines say why; MUSTER_CONTAINER_ARGS on the node holds arguments that its engine needs."
@@ -116,7 +116,7 @@ def check(
     mpi: bool,
     deepspeed: bool,
 ) -> None:
-    """Failure where the job is certain to fail in this image."""
+    """Raises Failure if the job is certain to fail in this image."""
     if contents.python < OLDEST:
         raise no_python(image, [f"python3 of {image} is {contents.python_text}"])
     if mpi and not {"mpirun", "mpiexec"} & contents.programs.keys():

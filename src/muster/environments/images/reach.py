@@ -1,4 +1,4 @@
-"""Whether an image can be had on this machine at all: it is here, or its registry answers."""
+"""Whether an image is available to this machine at all: it is here, or its registry answers."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from muster.environments.images.registries import registry_of
 _CONNECT_S = 3.0
 _REMEMBERED_S = 120.0
 _PROXIES = ("https_proxy", "http_proxy", "all_proxy")
-# An engine that is configured to look elsewhere knows better than a look at the registry's own name.
+# An engine configured to use mirrors may find an image where its registry's own name does not answer.
 _MIRRORS = ("/etc/containers/registries.conf", "/etc/docker/daemon.json", "~/.config/containers/registries.conf")
 _SERVED_BY = {"docker.io": "registry-1.docker.io"}
 _known: dict[str, tuple[float, str]] = {}
 
 
 def look(image: str, environ: Mapping[str, str] = os.environ) -> str:
-    """Why an image cannot be had here, remembered for a while; empty where it can, or where nobody can tell."""
+    """Why an image is not available here, remembered for a while; empty if it is, or if that is unknown."""
     at, trouble = _known.get(image, (0.0, ""))
     if not at or time.monotonic() - at > _REMEMBERED_S:
         trouble = _trouble(image, environ)
@@ -32,7 +32,7 @@ def look(image: str, environ: Mapping[str, str] = os.environ) -> str:
 
 
 def remembered(image: str) -> str:
-    """What the last look at an image found; empty where nobody has looked. Never waits."""
+    """The result of the last look at an image; empty if there was none. Never waits."""
     return _known.get(image, (0.0, ""))[1]
 
 
@@ -40,7 +40,7 @@ def _trouble(image: str, environ: Mapping[str, str]) -> str:
     try:
         engine = engines.find(environ)
     except Failure:
-        # That no container can run is said elsewhere.
+        # Another message reports that no container can run.
         return ""
     if engine.kind == APPTAINER or _goes_another_way(environ):
         return ""

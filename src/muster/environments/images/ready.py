@@ -1,4 +1,4 @@
-"""The image of an attempt on this node: taken as it is, pulled, or built; then asked what it holds. In a worker."""
+"""The image of an attempt on this node: used as it is, pulled, or built; then probed. In a worker."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 def make_ready(caller: Caller, container: Container) -> Ready:
-    """The attempt's image, on this node; raises Failure, or Abandoned."""
+    """Prepare the attempt's image on this node; raises Failure, or Abandoned."""
     engine = engines.find(caller.environ)
     worked = threading.Event()
 
@@ -58,11 +58,11 @@ def make_ready(caller: Caller, container: Container) -> Ready:
 
 
 def _held(runner: EngineRunner, container: Container) -> tuple[str, HeldLock, BuiltEnvironment]:
-    """The image, what keeps it from being removed, and what the server hears of it."""
+    """The image, the lock that keeps it from being removed, and the record for the server."""
     while True:
         image, built = _whole(runner, container)
         lock = kept.hold(image)
-        # Between its finding and this moment somebody may have needed its room.
+        # It may have been removed to make room since it was found.
         if _is_there(runner, container, image):
             return image, lock, built
         lock.release()
@@ -76,7 +76,7 @@ def _is_there(runner: EngineRunner, container: Container, image: str) -> bool:
 
 
 def _whole(runner: EngineRunner, container: Container) -> tuple[str, BuiltEnvironment]:
-    """The image with all that belongs on it."""
+    """The image with all packages on top."""
     with _auth_file(container.logins) as auth:
         image = _present(runner, container)
         if image is None:
@@ -109,7 +109,7 @@ def _described(runner: EngineRunner, container: Container, image: str, contents:
 
 
 def _present(runner: EngineRunner, container: Container) -> str | None:
-    """The image's id, or its file; None where it is not here."""
+    """The image's id, or its file; None if it is not here."""
     if runner.engine.kind == APPTAINER:
         local = Path(container.image)
         file = local if local.is_absolute() else _sif(container)
@@ -135,7 +135,7 @@ def _pull(runner: EngineRunner, container: Container, auth: str) -> None:
     command = pull_command(runner.engine, container.reference, auth, target)
     status, printed = runner.perform(command, what, _apptainer_login(runner.engine, container.login))
     if status != 0 and any("did not resolve to an alias" in line for line in printed):
-        # podman without a registry for short names; everywhere else they are docker.io's.
+        # podman may have no registry for short names; everywhere else they are docker.io's.
         status, printed = runner.perform(pull_command(runner.engine, whole(container.reference), auth), what)
     if status != 0:
         secret = secret_name(registry_of(container.reference))
@@ -163,7 +163,7 @@ def _build(runner: EngineRunner, container: Container, auth: str) -> None:
 
 
 def _contents(runner: EngineRunner, container: Container, image: str) -> probe.Contents:
-    """What the image holds, remembered by its id."""
+    """The contents of the image, remembered by its id."""
     identity = image if runner.engine.kind != APPTAINER else f"{image}@{Path(image).stat().st_mtime_ns}"
     name = hashlib.sha256(f"{runner.engine.kind} {identity} {probe.SCRIPT}".encode()).hexdigest()[:24]
     memory = images_dir() / f"{name}.json"
@@ -184,7 +184,7 @@ def _sif(container: Container) -> Path:
 
 @contextmanager
 def _auth_file(logins: Sequence[Login]) -> Iterator[str]:
-    """A private file with registries' credentials, as docker and podman read it; empty where there are none."""
+    """A private file with registries' credentials, in the format of docker and podman; empty if there are none."""
     if not logins:
         yield ""
         return

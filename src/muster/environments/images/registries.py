@@ -6,7 +6,7 @@ import re
 
 
 def registry_of(image: str) -> str:
-    """The registry that an image comes from: what stands before the first slash where that is a host."""
+    """The registry of an image: the part before the first slash if that is a host."""
     first, slash, _ = image.partition("/")
     if slash and ("." in first or ":" in first or first == "localhost"):
         return first
@@ -14,7 +14,7 @@ def registry_of(image: str) -> str:
 
 
 def whole(image: str) -> str:
-    """An image's name with its registry, as docker understands it without one."""
+    """An image's name with its registry, which docker adds if it is left out."""
     if registry_of(image) != "docker.io" or image.startswith("docker.io/"):
         return image
     return f"docker.io/{image}" if "/" in image else f"docker.io/library/{image}"

@@ -1,4 +1,4 @@
-"""Whether an engine can serve an ordinary user, read from what it says of itself. Pure, standard library only."""
+"""Whether an engine works for an ordinary user, read from its own output. Pure, standard library only."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _LIMITS = ("--memory", "--cpus", "--cpuset-", "--pids-limit")
 
 
 class Trouble(NamedTuple):
-    """Why an engine cannot be used, and what the node's owner does about it."""
+    """Why an engine cannot be used, and what the node's owner can do about it."""
 
     what: str
     next: str = ""
 
 
 def read(user: str, code: int, printed: str, complaints: Sequence[str]) -> Trouble | None:
-    """What stands in the way of this user; None where nothing does."""
+    """What prevents this user from using it; None if nothing does."""
     if code != 0:
         text = "\n".join(complaints)
         for pattern, what, next in _PATTERNS:
@@ -40,7 +40,7 @@ def read(user: str, code: int, printed: str, complaints: Sequence[str]) -> Troub
                 return Trouble(what, next)
         return Trouble(complaints[-1] if complaints else f"`podman info` ended with code {code}")
     sizes = [int(word) for word in printed.split() if word.isdigit()]
-    # One is the user's own: nobody inside could have another.
+    # The only one is the user's own: no other user could exist inside.
     if sum(sizes) == 1:
         return Trouble(
             f"the user {user} has no range of user ids for containers (/etc/subuid, /etc/subgid)",
@@ -51,7 +51,7 @@ def read(user: str, code: int, printed: str, complaints: Sequence[str]) -> Troub
 
 
 def left_out(args: Sequence[str], cgroups_v2: bool) -> str | None:
-    """A notice about limits that podman does not keep for an ordinary user; it runs the container without them."""
+    """A notice about limits that podman does not apply for an ordinary user; it runs the container without them."""
     limits = [arg.partition("=")[0] for arg in args if arg.startswith(_LIMITS)]
     if cgroups_v2 or not limits:
         return None
@@ -62,7 +62,7 @@ def left_out(args: Sequence[str], cgroups_v2: bool) -> str | None:
 
 
 def of_docker(security: str) -> Trouble | None:
-    """A daemon without root: whoever has the user's uid inside is another one outside, who may not write its files."""
+    """A rootless daemon maps the user's uid inside to another one outside, which may not write the user's files."""
     if "name=rootless" not in security:
         return None
     return Trouble(

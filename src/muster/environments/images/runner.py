@@ -21,7 +21,7 @@ _TAIL_BYTES = 16 << 10
 
 @dataclass(frozen=True)
 class EngineRunner:
-    """The engine at work on the image of one attempt."""
+    """The engine, working on the image of one attempt."""
 
     engine: Engine
     caller: Caller
@@ -30,19 +30,19 @@ class EngineRunner:
         return engines.ask(command, self.caller.environ)
 
     def present(self, reference: str) -> str | None:
-        """An image's id; None where it is not here."""
+        """An image's id; None if it is not here."""
         done = self.ask(inspect_image_command(self.engine, reference))
         return done.stdout.decode().strip() or None if done.returncode == 0 else None
 
     def made(self, reference: str) -> str:
-        """The id of an image that was just made; Failure where the engine has lost it."""
+        """The id of an image that was just made; raises Failure if the engine has lost it."""
         found = self.present(reference)
         if found is None:
             raise Failure("environment", f"the engine has no image {reference} after all", "Submit it again.")
         return found
 
     def alone(self, reference: str) -> HeldLock:
-        """Held by the one process of the host that brings this image; raises Abandoned."""
+        """A lock for the only process of the host that may fetch this image; raises Abandoned."""
         name = hashlib.sha256(f"{self.engine.kind}-{reference}".encode()).hexdigest()[:24]
         lock = FileLock(images_dir() / f"{name}.lock")
         held = lock.acquire_within(math.inf, poll_s=0.1, pause=self.caller.unwanted.wait)
@@ -51,7 +51,7 @@ class EngineRunner:
         return held
 
     def look(self, label: str, image: str, script: str) -> str:
-        """What a short Python program prints in an image; Failure where none starts there."""
+        """The output of a short Python program in an image; raises Failure if none starts there."""
         done = self.ask(probe_command(self.engine, image, engines.extra(self.caller.environ), script))
         if done.returncode != 0:
             lines = done.stderr.decode(errors="replace").strip().splitlines()[-10:]
@@ -61,9 +61,9 @@ class EngineRunner:
     def perform(
         self, command: list[str], what: str, more: Mapping[str, str] | None = None, *, watched: bool = False
     ) -> tuple[int, list[str]]:
-        """Run a command of the engine with its output in the run's log; its exit code and last lines.
+        """Run a command of the engine with its output in the run's log; returns its exit code and last lines.
 
-        One that is watched has an open standard input, which closes with the agent.
+        With `watched` it has an open standard input, which closes with the agent.
         """
         self.caller.begins()
         path = self.caller.log
@@ -78,12 +78,12 @@ class EngineRunner:
             return status, printed.read().decode(errors="replace").splitlines()
 
     def pulled(self, reference: str, auth: str) -> bool:
-        """Whether another node has made an image and the registry has it."""
+        """Whether another node has made an image and pushed it to the registry."""
         command = pull_command(self.engine, reference, auth)
         return self.perform(command, f"looking for {reference}")[0] == 0
 
     def push(self, reference: str, auth: str) -> None:
-        """Keep an image for other nodes; where that fails the job runs, with a warning."""
+        """Push an image for other nodes; if that fails the job runs all the same, with a warning."""
         self.caller.doing(f"pushing the image {reference}")
         status, printed = self.perform(push_command(self.engine, reference, auth), f"pushing {reference}")
         if status != 0:

@@ -1,4 +1,4 @@
-"""An image that the nodes of a gang take from each other: one brings and saves it, the others load that."""
+"""An image that the nodes of a gang share: one fetches and saves it, the others load that file."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _WHAT = "the image"
 
 
 def through(runner: EngineRunner, reference: str, bring: Callable[[], str]) -> str:
-    """The image's id: taken from another node of the gang, or brought here and given to the others.
+    """The image's id: taken from another node of the gang, or fetched here and offered to the others.
 
-    One with a digest in its name is not shared: engines know it by that name only where they pulled it themselves.
+    An image with a digest in its name is not shared: engines know it by that name only if they pulled it themselves.
     """
     caller = runner.caller
     if caller.num_nodes == 1 or runner.engine.kind == APPTAINER or "@" in reference:
         return bring()
-    # For this run alone: for another one, the name may stand for a newer image.
+    # For this run only: in another one, the name may mean a newer image.
     key = hashlib.sha256(json.dumps(["image", caller.run, reference]).encode()).hexdigest()
     try:
         with caller.others.taken(key, lambda: runner.present(reference) is not None, _WHAT) as packed:
@@ -52,7 +52,7 @@ def through(runner: EngineRunner, reference: str, bring: Callable[[], str]) -> s
 
 @contextmanager
 def _saved(runner: EngineRunner, reference: str, image: str) -> Iterator[Path]:
-    """A folder with the image as a file; it outlives the attempt, and so does the saving."""
+    """A folder with the image as a file; like the saving, it may outlive the attempt."""
     with _folder() as folder, hold(image), (folder / "printed").open("w+b") as printed:
         command = save_command(runner.engine, reference, str(folder / _FILE))
         if engines.perform(command, runner.caller.environ, printed, threading.Event()) != 0:
@@ -63,7 +63,7 @@ def _saved(runner: EngineRunner, reference: str, image: str) -> Iterator[Path]:
 
 
 def _loaded(runner: EngineRunner, reference: str, packed: Path) -> str | None:
-    """The image's id; None where what came cannot be loaded: then it is brought as if there were no others."""
+    """The image's id; None if the received file cannot be loaded: then it is fetched as if there were no others."""
     what = f"loading the image {reference}, which another node has brought"
     runner.caller.doing(what)
     try:
@@ -79,7 +79,7 @@ def _loaded(runner: EngineRunner, reference: str, packed: Path) -> str | None:
 
 
 def _check_name(file: Path, reference: str) -> None:
-    """Refuse what would take other names of this host than the one that is asked for."""
+    """Refuse a file that would take other names on this host than the requested one."""
     with tarfile.open(file) as tar:
         found = tar.extractfile("manifest.json")
         images = json.loads(found.read() if found else b"[]")
@@ -89,14 +89,14 @@ def _check_name(file: Path, reference: str) -> None:
 
 
 def _short(name: str) -> str:
-    """Without the registry and the folders, which engines add where they are left out."""
+    """The name without the registry and the folders, which engines add if they are left out."""
     last = name.rpartition("/")[2]
     return last if ":" in last else f"{last}:latest"
 
 
 @contextmanager
 def _folder() -> Iterator[Path]:
-    """A private one, on the disk where images are dealt with; those of processes that were killed go first."""
+    """A private folder on the disk of the images; first removes those of processes that were killed."""
     for left in images_dir().glob(f"{_FOLDER}*"):
         if processes.read(int(left.name.removeprefix(_FOLDER).partition("-")[0])) is None:
             remove_tree(left)

@@ -1,1 +1,1 @@
-"""Virtual environments: built once by a process of their own, kept in the cache of the host."""
+"""Virtual environments: built once by a separate process, kept in the cache of the host."""

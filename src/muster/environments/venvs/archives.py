@@ -21,12 +21,12 @@ Hashes = dict[str, list[str]]
 
 
 def of_lock(lines: Iterable[str]) -> Hashes:
-    """What the lines of a lock say."""
+    """The hashes in the lines of a lock."""
     return {requirement_name(line) or line: sorted(locks.hashes(line)) for line in lines}
 
 
 def of_reports(files: Iterable[Path]) -> Hashes:
-    """What pip reports (`--report`) say."""
+    """The hashes in pip's reports (`--report`)."""
     found: Hashes = {}
     for file in files:
         for item in json.loads(file.read_text())["install"] if file.exists() else ():
@@ -36,7 +36,7 @@ def of_reports(files: Iterable[Path]) -> Hashes:
 
 
 def _sha256(archive: Any) -> str | None:
-    """As pip says it from 23.1 on, or as it said it before."""
+    """In the form of pip 23.1 and later, or the earlier one."""
     kind, _, text = archive.get("hash", "").partition("=")
     return archive.get("hashes", {}).get("sha256") or (text if kind == "sha256" else None)
 
@@ -44,7 +44,7 @@ def _sha256(archive: Any) -> str | None:
 def of_indexes(
     uv: str, python: str, version: tuple[int, ...], listed: str, environment: Mapping[str, str]
 ) -> Hashes | str:
-    """The archives of the exact versions in a requirements file; where uv cannot tell them, what it says."""
+    """The archives of the exact versions in a requirements file; uv's error message if it cannot find them."""
     command = [uv, "pip", "compile", "--no-deps", "--quiet", "--format", "pylock.toml", "--python", python]
     done = subprocess.run(
         [*command, listed], stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environment, check=False
@@ -57,7 +57,7 @@ def of_indexes(
 
 
 def _archives(item: Any, version: tuple[int, ...]) -> list[str]:
-    """Hashes of what this machine may install of a package: all of an index would be a hundred for some."""
+    """Hashes of the archives that this machine may install: some packages have a hundred in an index."""
     archives = [*item.get("wheels", ()), *([item["sdist"]] if "sdist" in item else ())]
     machine = platform.machine()
     return sorted(
@@ -70,7 +70,7 @@ def _archives(item: Any, version: tuple[int, ...]) -> list[str]:
 
 
 def fits(file: str, python: tuple[int, ...], machine: str) -> bool:
-    """Whether an archive may be what a Python on Linux installs: a wheel for it, or sources."""
+    """Whether a Python on Linux may install an archive: a wheel for it, or sources."""
     if not file.endswith(".whl"):
         return True
     try:

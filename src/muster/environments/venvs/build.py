@@ -1,6 +1,6 @@
 """The process that builds one environment for an agent: `python -m muster.environments.venvs.build`.
 
-It ends with its agent, and everything that it started with it. What it and its tools print is the log.
+It ends with its agent, as does everything that it started. Its output and that of its tools is the log.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 class _Asked:
-    """Compiled wheels, through whoever asked for the build."""
+    """Compiled wheels, requested through the agent."""
 
     def __init__(self, parent: Parent) -> None:
         self._parent = parent

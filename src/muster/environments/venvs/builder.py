@@ -28,7 +28,7 @@ CHOICE = "MUSTER_ENVIRONMENT_BUILDER"
 _KEPT_LINES = 400
 _REPORT = "muster-report-"
 _INHERITED_NOT = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CONDA_PREFIX", "PIP_TARGET", "PIP_PREFIX", "PIP_USER")
-# Since 23.0 pip reports what it installed, and `pip --python` installs into an environment that has none.
+# From 23.0 on pip reports what it installed, and `pip --python` installs into an environment without pip.
 _PIP_IS_NEW = """
 import importlib.metadata as m
 print([int(part) for part in m.version("pip").split(".")[:2]] >= [23, 0])
@@ -51,14 +51,14 @@ print(json.dumps(sorted(found.values(), key=str.lower)))
 
 @dataclass(frozen=True)
 class Progress:
-    """Takes what a build says of itself."""
+    """Receives the progress of a build."""
 
     say: Callable[[str], None] = lambda text: None
-    """What is being done, in a few words."""
+    """The current step, in a few words."""
     write: Callable[[str], None] = lambda text: None
     """The log, line by line."""
     wheels: Wheels = field(default_factory=NoWheels)
-    """Compiled ones that others have, or want."""
+    """Compiled wheels that others have, or need."""
 
 
 def ensure(recipe: Recipe, key: str, base: Interpreter, cache: Cache, progress: Progress) -> Built:
@@ -111,7 +111,7 @@ def _build(recipe: Recipe, key: str, base: Interpreter, cache: Cache, progress: 
 
 
 def prepare_build(recipe: Recipe, base: Interpreter, folder: Path, progress: Progress, lock: int) -> _Build:
-    """A build that finds its tools and where the site gets its packages from."""
+    """A build with its tools and the site's sources of packages."""
     uv = find_uv()
     environment = {name: value for name, value in os.environ.items() if name not in _INHERITED_NOT}
     configured = sources.read(environment, sys.prefix)
@@ -119,14 +119,14 @@ def prepare_build(recipe: Recipe, base: Interpreter, folder: Path, progress: Pro
         environment |= sources.uv_variables(configured, environment) | _linkable(folder, environment)
     else:
         environment |= {"PIP_NO_INPUT": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-    # The recipe's own indexes, unless the site says itself where packages come from.
+    # The recipe's own indexes, unless the site configures others.
     indexes = () if configured.names_indexes else recipe.indexes
     return _Build(recipe, base, folder, uv, environment, indexes, progress, lock)
 
 
 @dataclass(frozen=True)
 class _Build:
-    """One build in a folder that is not there yet."""
+    """One build in a new folder."""
 
     recipe: Recipe
     base: Interpreter
@@ -136,14 +136,14 @@ class _Build:
     indexes: tuple[str, ...]
     progress: Progress
     lock: int
-    """The build lock: held by every tool too, so that nobody else builds while one of them still writes."""
+    """The build lock: every tool holds it too, so that nobody else builds while one of them still writes."""
 
     @property
     def python(self) -> str:
         return str(self.folder / "bin" / "python")
 
     def run(self) -> list[str]:
-        """Make the environment; returns the versions in it."""
+        """Make the environment; returns its versions."""
         with_tool = "uv" if self.uv else "pip"
         self.progress.write(
             f"building {self.folder.name} on Python {self.base.text} ({self.base.path}) with {with_tool}"
@@ -159,12 +159,12 @@ class _Build:
         known = self._hashes(exact)
         for report in self.folder.glob(f"{_REPORT}*"):
             report.unlink()
-        # After the versions were recorded: it is a tool, and no part of what the job asked for.
+        # After the versions were recorded: it is a tool, and not part of what the job asked for.
         self._add_pip()
         return [*self._conda_lock(), *locks.with_hashes(installed, known)]
 
     def _make(self) -> list[str]:
-        """The environment without its packages; returns the pip to install into it with, unless that is uv."""
+        """Make the environment without its packages; returns the pip command for installing, unless that is uv."""
         if self.recipe.conda:
             self._conda()
             return [self.python, "-m", "pip"]
@@ -193,7 +193,7 @@ class _Build:
         self._run([tool, "create", "-y", "-q", "-p", str(self.folder), *conda_words(recipe, self.base.minor)])
 
     def _add_pip(self) -> None:
-        """A pip of the environment's own, for commands that begin with `pip install`; without one it is as good."""
+        """Add a pip, for commands that begin with `pip install`; the environment is usable without it."""
         if (self.folder / "bin" / "pip").exists():
             return
         self.progress.say("adding pip")
@@ -208,7 +208,7 @@ class _Build:
         self.progress.write("the environment has no pip: this Python comes without ensurepip")
 
     def _install_nearest(self, step: Step, number: int, pip: Sequence[str]) -> None:
-        """Install; where versions exist for no Python like this one, the nearest that do are taken."""
+        """Install; if versions do not exist for such a Python, take the nearest that do."""
         ways: tuple[Callable[[Step], tuple[str, ...]], ...] = (self._nearest, self._loosened)
         if self.recipe.strict or self.recipe.constraints:
             ways = ()
@@ -227,7 +227,7 @@ class _Build:
         raise failure
 
     def _loosened(self, step: Step) -> tuple[str, ...]:
-        """The requirements with every pin as a lower bound: the resolver finds versions that go together."""
+        """The requirements with every pin as a lower bound: the resolver finds versions that are compatible."""
         found = tuple(versions.loosened(text) for text in step.requirements)
         if found != step.requirements:
             self.progress.write(f"notice: the versions do not go together here: {_shown(found, 20)} are taken")
@@ -244,7 +244,7 @@ class _Build:
         return tuple(found)
 
     def _available(self, text: str) -> str:
-        """A pinned requirement as it can be had: itself, the next newer version, or any."""
+        """A pinned requirement if it is available, otherwise the next newer version, or any."""
         name = versions.pinned(text)[0]
         for candidate, lowest in versions.candidates(text):
             resolved = self._resolves(candidate, lowest)
@@ -253,7 +253,7 @@ class _Build:
         return text
 
     def _resolves(self, requirement: str, lowest: bool) -> str:
-        """What the index has for a requirement, without what it depends on; empty where there is nothing."""
+        """What the index has for a requirement, without its dependencies; empty if there is nothing."""
         listed = self._listed("muster-requirements.txt", [*self._sources(), requirement])
         if self.uv:
             mode = ["--resolution", "lowest-direct"] if lowest else []
@@ -272,7 +272,7 @@ class _Build:
             command = [self.uv, "pip", "install", "--python", self.python]
             flags = ["--no-cache"] if step.from_source else []
         else:
-            # Only a new pip reports, and only that one works from outside.
+            # Only a new pip can report, and only that one can install into another environment.
             command = [*pip, "install", "--progress-bar", "off"]
             flags = ["--report", str(self.folder / f"{_REPORT}{number}.json")] if "--python" in pip else []
             flags += ["--no-cache-dir"] if step.from_source else []
@@ -280,7 +280,7 @@ class _Build:
         self._perform(step, [*command, *flags], number)
 
     def _perform(self, step: Step, command: Sequence[str], number: int) -> None:
-        """Run a tool that takes a requirements file over what a step asks for."""
+        """Run a tool with a requirements file for a step."""
         missing = [tool for tool in step.tools if shutil.which(tool) is None]
         if missing:
             what = _shown(step.requirements)
@@ -299,7 +299,7 @@ class _Build:
         try:
             self._run([*command, *flags], variables)
         finally:
-            # They may hold passwords.
+            # The files may contain passwords.
             for path in (*self.folder.glob("muster-*.txt"), self.folder / COMPILER):
                 path.unlink(missing_ok=True)
 
@@ -325,7 +325,7 @@ class _Build:
             shutil.rmtree(folder)
 
     def _wheel_tool(self, pip: Sequence[str]) -> list[str] | None:
-        """A pip that can make wheels in the environment; None where there is none, as beside uv's own Pythons."""
+        """A pip that can make wheels in the environment; None if there is none, as with uv's own Pythons."""
         if pip:
             return list(pip)
         asked = subprocess.run(
@@ -335,7 +335,7 @@ class _Build:
         return [self.base.path, "-m", "pip", "--python", self.python] if is_new else None
 
     def _hashes(self, exact: list[str]) -> archives.Hashes:
-        """The archives behind exact versions; where they are not known, the versions count alone."""
+        """The archives of exact versions; if they are unknown, only the versions are recorded."""
         if self.recipe.conda:
             return {}
         if self.recipe.constraints:
@@ -352,7 +352,7 @@ class _Build:
         return found
 
     def _sources(self) -> list[str]:
-        """Lines of a requirements file that say where packages come from."""
+        """Lines of a requirements file that name the sources of packages."""
         return [*self.recipe.options, *(f"--extra-index-url {address}" for address in self.indexes)]
 
     def _listed(self, name: str, lines: Sequence[str]) -> str:
@@ -375,7 +375,7 @@ class _Build:
         return [without_secrets(str(line)) for line in json.loads(done.stdout)]
 
     def _run(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
-        """Run a tool; its lines go to the log, and what they mean to whoever asked when it fails."""
+        """Run a tool; its output goes to the log, and a failure is raised as its cause."""
         self.progress.write(f"$ {' '.join(command)}")
         kept: deque[str] = deque(maxlen=_KEPT_LINES)
         with subprocess.Popen(
@@ -398,7 +398,7 @@ class _Build:
 
 
 def find_uv() -> str | None:
-    """uv on the PATH, or the one that is installed with Muster; None where pip is to be used."""
+    """uv on the PATH, or the one that is installed with Muster; None: use pip."""
     if os.environ.get(CHOICE) == "pip":
         return None
     found = shutil.which("uv")
@@ -429,7 +429,7 @@ def _compiler(folder: Path) -> dict[str, str]:
 
 
 def _linkable(folder: Path, environment: dict[str, str]) -> dict[str, str]:
-    """uv's cache next to the environments, unless the user's own is on the same disk (or chosen by hand)."""
+    """uv's cache next to the environments, unless the user's own is on the same disk (or was chosen explicitly)."""
     if environment.get("UV_CACHE_DIR"):
         return {}
     base = environment.get("XDG_CACHE_HOME") or str(Path(environment.get("HOME") or Path.home()) / ".cache")

@@ -1,4 +1,4 @@
-"""Virtual environments of this host: a folder for each key, complete or not there, and never removed while in use."""
+"""Virtual environments of this host: a folder for each key, complete or absent, and never removed while in use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TOOK = ".took"
 
 @wire
 class BuildRecord:
-    """What lies with a complete environment."""
+    """The record in a complete environment."""
 
     label: str
     python: str
@@ -45,13 +45,13 @@ class Cache(FolderCache[BuildRecord]):
         return built if built is not None and python_of(built).exists() else None
 
     def complete(self, key: str, record: BuildRecord) -> None:
-        """Also remembers how long it took, for when it has to be built again."""
+        """Also records how long the build took, for the next time."""
         super().complete(key, record)
         (self.root / _TOOK).mkdir(exist_ok=True)
         write_file(self.root / _TOOK / key, f"{record.built_s}")
 
     def took_s(self, key: str, label: str) -> float | None:
-        """How long it took to build this last time, or else something of the same name; None: nobody knows."""
+        """How long it took to build this last time, or else another of the same name; None if unknown."""
         with suppress(OSError, ValueError):
             return float((self.root / _TOOK / key).read_text())
         if label in UNNAMED:

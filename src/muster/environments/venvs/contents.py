@@ -1,10 +1,10 @@
-"""What a Python holds, asked by a short program that runs in it. Standard library only.
+"""The contents of a Python, found by a short program that runs in it. Standard library only.
 
-The parts are texts, because that Python may be an old one, in another environment or in an image. They look, and import
-nothing but what they name.
+The parts are texts, because that Python may be an old one, in another environment or in an image. They import nothing
+but the modules that they name.
 """
 
-# The versions of modules, from the metadata next to them; "" where there is none.
+# The versions of modules, from the metadata next to them; "" if there is none.
 MODULES = r"""
 import importlib.util, os, re
 
@@ -28,7 +28,7 @@ def modules(names):
     return found
 """
 
-# The MPI library that ranks would load, without starting MPI: mpi4py knows it, and Horovod's carries its name.
+# The MPI library that ranks would load, without starting MPI: mpi4py reports it, and Horovod's contains its name.
 MPI_LIBRARY = r"""
 import glob, importlib.util, os, re
 

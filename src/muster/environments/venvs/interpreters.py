@@ -1,4 +1,4 @@
-"""Finding the Python that an environment is built on. Standard library only."""
+"""Finds the Python that an environment is built on. Standard library only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 OLDEST = (3, 8)
 _known: dict[str, tuple[int, ...]] = {}
-"""What interpreters said, so that each is started once; one that is missing may come later."""
+"""What interpreters reported, so that each is started only once; a missing one may be installed later."""
 _CLAUSE = re.compile(r"(==|~=|>=|<=|!=|>|<|=)?\s*([0-9]+(?:\.[0-9]+)*)(\.\*)?")
 
 
@@ -35,11 +35,11 @@ class Interpreter:
 
 
 class NoInterpreter(Exception):
-    """None fits; the message says what there is."""
+    """None is suitable; the message lists those that exist."""
 
 
 def find(wanted: str | None, own: str) -> Interpreter:
-    """The interpreter for a recipe's `python`; `own` is the job's, taken where it fits."""
+    """The interpreter for a recipe's `python`; `own` is the job's, used if it is suitable."""
     if wanted is not None and is_path(wanted):
         found = look_at(wanted)
         if found is None:
@@ -73,7 +73,7 @@ def is_path(python: str) -> bool:
 
 
 def clauses(wanted: str) -> list[tuple[str, tuple[int, ...]]]:
-    """`>=3.8,<3.12` or `3.11` or `3.11.*` as comparisons; ValueError where it is none."""
+    """`>=3.8,<3.12` or `3.11` or `3.11.*` as comparisons; ValueError for anything else."""
     found = []
     for part in wanted.split(","):
         if not part.strip():
@@ -87,12 +87,12 @@ def clauses(wanted: str) -> list[tuple[str, tuple[int, ...]]]:
 
 
 def fits(version: tuple[int, ...], wanted: str) -> bool:
-    """Whether a version is one that is wanted: `3.11` means any 3.11."""
+    """Whether a version is wanted: `3.11` means any 3.11."""
     return all(_holds(version, sign, given) for sign, given in clauses(wanted))
 
 
 def look_at(path: str) -> Interpreter | None:
-    """The interpreter at a path; None where there is none that starts."""
+    """The interpreter at a path; None if there is none that starts."""
     if path == sys.executable:
         return Interpreter(path, tuple(sys.version_info[:3]))
     version = _of_virtual_environment(Path(path))
@@ -136,7 +136,7 @@ def _candidates() -> Iterator[str]:
 
 
 def _of_virtual_environment(python: Path) -> tuple[int, ...] | None:
-    """Told without a start: every virtual environment says which Python it was made from."""
+    """Known without starting it: every virtual environment records the Python that it was made from."""
     if not python.exists():
         return None
     try:

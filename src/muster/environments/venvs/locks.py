@@ -1,4 +1,4 @@
-"""The versions that an environment came to, a line each: `NAME==VERSION --hash=sha256:…`. Standard library only."""
+"""The resolved versions of an environment, a line each: `NAME==VERSION --hash=sha256:…`. Standard library only."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def plain(line: str) -> str:
 
 
 def hashes(line: str) -> frozenset[str]:
-    """What the archive of a package may be, by sha256; empty where nothing is known."""
+    """The permitted archives of a package, by sha256; empty if unknown."""
     return frozenset(_HASH.findall(line) + _FRAGMENT.findall(line))
 
 
 def same(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Whether two builds came to the same versions of the same archives, as far as those are known."""
+    """Whether two builds have the same versions of the same archives, as far as those are known."""
     mine, theirs = _by_version(one), _by_version(other)
     if mine.keys() != theirs.keys():
         return False
@@ -31,12 +31,12 @@ def same(one: Sequence[str], other: Sequence[str]) -> bool:
 
 
 def with_hashes(lines: Sequence[str], found: Mapping[str, Iterable[str]]) -> list[str]:
-    """The lines with the hashes that are known of their packages, by name; an address keeps its own."""
+    """The lines with the known hashes of their packages, by name; an address keeps its own."""
     return [line + "".join(f" --hash=sha256:{text}" for text in sorted(_of(line, found))) for line in lines]
 
 
 def conda(lines: Iterable[str]) -> list[str]:
-    """conda's part of a lock, as its tools are asked for it."""
+    """conda's part of a lock, in the syntax of its tools."""
     return [line.removeprefix(_CONDA) for line in lines if line.startswith(_CONDA)]
 
 

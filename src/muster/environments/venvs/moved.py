@@ -1,4 +1,4 @@
-"""An environment that another node has built: unpacked, and told where it lies now."""
+"""An environment that another node has built: unpacked, with its paths changed to the new folder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SCRIPT_BYTES = 1 << 20
 
 
 def unpacked(packed: Path, key: str, cache: Cache, progress: Progress) -> Built:
-    """The environment, unpacked unless it is there; raises Failure."""
+    """The environment, unpacked if it is not there yet; raises Failure."""
     with cache.building(key, lambda: progress.say("waiting for another job that builds it")):
         found = cache.find(key)
         if found is None:
@@ -41,7 +41,7 @@ def _unpack(packed: Path, key: str, cache: Cache, progress: Progress) -> Built:
             built_in = tar.pax_headers.get(FOLDER_HEADER, "")
             head = tar.extractfile(f"./{RECORD}")
             record = from_json(BuildRecord, json.loads(head.read() if head else b""))
-            # The record makes it complete, so that comes last.
+            # The record makes it complete, so it comes last.
             unpack(tar, folder, (item for item in tar if item.name != f"./{RECORD}"), links=True)
     except (tarfile.TarError, OSError, ValueError, KeyError) as error:
         raise Failure(
@@ -61,7 +61,7 @@ def _unpack(packed: Path, key: str, cache: Cache, progress: Progress) -> Built:
 
 
 def _naming_folders(folder: Path) -> Iterator[Path]:
-    """The files of an environment that may name the folder that it lies in."""
+    """The files of an environment that may name its folder."""
     for path in (folder / "pyvenv.cfg", *(folder / "bin").iterdir(), *folder.glob("lib/python*/site-packages/*.pth")):
         if path.is_file() and not path.is_symlink() and path.stat().st_size <= _SCRIPT_BYTES:
             yield path

@@ -1,4 +1,4 @@
-"""Environments that nodes take from each other: one builds, the others take what it built. Standard library only."""
+"""Environments that nodes share: one builds, the others copy its result. Standard library only."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from typing import Protocol
 from muster.environments.venvs.interpreters import Interpreter
 
 Opened = Callable[[], AbstractContextManager[Path]]
-"""The folder that is given to others, as long as that takes."""
+"""Opens the folder to copy from, for as long as that takes."""
 
 
 class Others(Protocol):
-    """Other nodes that may have an environment (`what` names it in messages), or want it."""
+    """Other nodes that may have an environment (`what` names it in messages), or need it."""
 
     @contextmanager
     def taken(self, key: str, is_here: Callable[[], bool], what: str) -> Iterator[Path | None]:
-        """The packed environment; None: it is here by now, or to be built here, and by nobody else meanwhile."""
+        """The packed environment; None: it is here by now, or must be built here, while nobody else builds it."""
 
     def keep(self, key: str, opened: Opened, what: str) -> None:
-        """Give one that was built to the others; returns before that is done."""
+        """Offer a finished build to the others; returns before it is copied."""
 
     def close(self) -> None:
-        """Let others build what was to be built here and was not."""
+        """Let others build what should have been built here and was not."""
 
 
 class NoOthers:
@@ -44,5 +44,5 @@ class NoOthers:
 
 
 def common_key(key: str, base: Interpreter) -> str:
-    """What an environment is called between nodes: only those with the same interpreter at the same place share it."""
+    """The name of an environment between nodes: shared only by those with the same interpreter at the same path."""
     return hashlib.sha256(json.dumps([key, base.text, base.path]).encode()).hexdigest()

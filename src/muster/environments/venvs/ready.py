@@ -1,4 +1,4 @@
-"""The environment of an attempt on this node: taken from the host's cache, or built there by a process of its own."""
+"""The environment of an attempt on this node: taken from the host's cache, or built there by a separate process."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ _WHAT = "the environment"
 
 
 def make_ready(caller: Caller, recipe: Recipe, may_build: bool = True) -> Ready:
-    """The attempt's environment; raises Failure, or Abandoned.
+    """Prepare the attempt's environment; raises Failure, or Abandoned.
 
-    Building runs code of the packages: for a job that is confined only what is there already is used.
+    Building runs code of the packages: a sandboxed job only uses what is there already.
     """
     base = _base(caller, recipe)
     cache = Cache(caller.environments or environments_dir(), limit_bytes())
@@ -73,9 +73,9 @@ def make_ready(caller: Caller, recipe: Recipe, may_build: bool = True) -> Ready:
 
 
 def _take(caller: Caller, recipe: Recipe, base: Interpreter, cache: Cache) -> bool:
-    """Take an environment that is not here from another node; waits for one that builds it."""
+    """Take a missing environment from another node; waits for one that is building it."""
     key = choose_key(recipe, base, cache)
-    # What conda installs knows its own folder in too many places.
+    # Conda's packages contain the path of their folder in too many places.
     if recipe.conda or cache.find(key) is not None:
         return False
     with caller.others.taken(common_key(key, base), lambda: cache.find(key) is not None, _WHAT) as packed:
@@ -86,7 +86,7 @@ def _take(caller: Caller, recipe: Recipe, base: Interpreter, cache: Cache) -> bo
 
 
 def choose_key(recipe: Recipe, base: Interpreter, cache: Cache) -> str:
-    """The recipe's key; with versions to keep to, that of an earlier build which came to just these."""
+    """The recipe's key; with given versions, that of an earlier build with exactly these."""
     plain = key_of(recipe.locked(()), base.minor, host_platform())
     if not recipe.constraints:
         return plain
@@ -99,7 +99,7 @@ def choose_key(recipe: Recipe, base: Interpreter, cache: Cache) -> str:
 def _held(
     caller: Caller, recipe: Recipe, base: Interpreter, cache: Cache, may_build: bool
 ) -> tuple[Built, HeldLock, bool]:
-    """The environment, what holds it, and whether it was built for this."""
+    """The environment, its lock, and whether it was built for this attempt."""
     key = choose_key(recipe, base, cache)
     held = cache.hold(key)
     built_here = held is None
@@ -144,7 +144,7 @@ def _build(caller: Caller, recipe: Recipe, request: Request, took_s: float | Non
 
 
 def _run(caller: Caller, request: Request, out: int, what: str) -> Finished | Failed | None:
-    """One try; its last answer, or None when its process died without one. Raises Abandoned."""
+    """One try; returns its last answer, or None if its process died without one. Raises Abandoned."""
     command = [sys.executable, "-m", "muster.environments.venvs.build"]
     child = Child(command, environment=caller.environ, errors=out)
     try:
@@ -171,7 +171,7 @@ def _described(built: Built) -> BuiltEnvironment:
 
 
 def _base(caller: Caller, recipe: Recipe) -> Interpreter:
-    # A client's interpreter means nothing on a machine that is not the client's.
+    # A client's interpreter means nothing on other machines.
     given = caller.python
     own = given if given and os.access(given, os.X_OK) else sys.executable
     try:

@@ -1,4 +1,4 @@
-"""The key that an environment is kept under, and the names in what it asks for. Standard library only."""
+"""The key of an environment in the cache, and the names of its packages. Standard library only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import asdict
 
 from muster.wire.node.recipes import Recipe
 
-# Raised when the same recipe is built differently, so that what was built before is not taken for it.
+# Raised when the same recipe is built differently, so that earlier builds are not used for it.
 _FORMAT = 1
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 _SECRET = re.compile(r"(?<=://)[^/@\s]+(?=@)")
@@ -21,14 +21,14 @@ def package_names(recipe: Recipe) -> frozenset[str]:
 
 
 def key_of(recipe: Recipe, python: str, platform: str) -> str:
-    """The name of the environment's folder: the same content on the same Python and platform has the same one."""
+    """The name of the environment's folder: the same for the same content on the same Python and platform."""
     content = {
         **asdict(recipe),
         "requirements": sorted({_plain(text) for text in recipe.requirements}),
         "conda": sorted({text.strip() for text in recipe.conda}),
         "constraints": sorted(recipe.constraints),
         "label": "",
-        # The interpreter that was found is what counts, and a job's variables are set when it starts.
+        # The interpreter that was found counts instead, and a job's variables are set when it starts.
         "python": "",
         "variables": {},
     }
@@ -37,7 +37,7 @@ def key_of(recipe: Recipe, python: str, platform: str) -> str:
 
 
 def requirement_name(text: str) -> str | None:
-    """The normalised name of what a requirement asks for; None for a bare path or address."""
+    """The normalised package name of a requirement; None for a bare path or address."""
     bare = text.strip()
     if bare.startswith(("-", ".", "/")) or re.match(r"[a-z+]+://", bare):
         return None
@@ -55,7 +55,7 @@ def without_secrets(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """A requirement as it counts: blanks and the spelling of its name do not."""
+    """A requirement without differences that do not matter: blanks and the spelling of its name."""
     bare = " ".join(text.split())
     name = requirement_name(bare)
     match = _NAME.match(bare)

@@ -1,4 +1,4 @@
-"""What an agent and the process that builds an environment say to each other. Standard library only."""
+"""The messages between an agent and the process that builds an environment. Standard library only."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from muster.wire.node.recipes import Recipe
 
 @wire
 class Request:
-    """What is wanted."""
+    """The environment to build."""
 
     recipe: Recipe
     key: str
     base: Interpreter
-    """What it is built on."""
+    """The interpreter to build on."""
     root: str
     """The folder of built environments."""
     limit_bytes: int
     packed: str = ""
-    """It is unpacked from this file, which another node made; empty: it is built."""
+    """The file from another node to unpack; empty: build."""
 
 
 @wire
 class Doing:
-    """What is being done, in a few words."""
+    """The current step, in a few words."""
 
     text: str
     kind: Literal["doing"] = "doing"
@@ -34,7 +34,7 @@ class Doing:
 
 @wire
 class Finished:
-    """It is there."""
+    """The environment is ready."""
 
     key: str
     kind: Literal["finished"] = "finished"
@@ -53,7 +53,7 @@ class Failed:
 
 @wire
 class WheelWanted:
-    """Is there a compiled wheel of this key? It is to be put into the folder."""
+    """Asks for a compiled wheel of this key, to be put into the folder."""
 
     key: str
     folder: str
@@ -62,7 +62,7 @@ class WheelWanted:
 
 @wire
 class WheelMade:
-    """One was compiled, for others too."""
+    """A wheel was compiled, also for others."""
 
     key: str
     path: str
@@ -71,7 +71,7 @@ class WheelMade:
 
 @wire
 class WheelAnswer:
-    """What the builder hears to either."""
+    """The answer to either."""
 
     found: bool
 

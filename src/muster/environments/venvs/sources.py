@@ -1,6 +1,6 @@
-"""Where this site gets its packages from: the user's configuration of pip, also in uv's words.
+"""Where this site gets its packages from: the user's configuration of pip, also translated for uv.
 
-Addresses may hold passwords, so they travel in variables and files, never on a command line.
+Addresses may contain passwords, so they are passed in variables and files, never on a command line.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Sources:
-    """What the user's configuration of pip says."""
+    """The user's configuration of pip."""
 
     index_url: str | None = None
     extra_index_urls: tuple[str, ...] = ()
@@ -25,12 +25,12 @@ class Sources:
 
     @property
     def names_indexes(self) -> bool:
-        """Whether the site says itself where packages come from."""
+        """Whether the site configures its own package indexes."""
         return bool(self.index_url or self.extra_index_urls or self.find_links or self.no_index)
 
 
 def read(environment: Mapping[str, str], prefix: str | None = None) -> Sources:
-    """The configuration as pip reads it: files from the most general to the most particular, then variables."""
+    """The configuration as pip reads it: files from the most general to the most specific, then variables."""
     found: dict[str, str] = {}
     for path in _files(environment, prefix):
         found |= _section(path)
@@ -48,7 +48,7 @@ def read(environment: Mapping[str, str], prefix: str | None = None) -> Sources:
 
 
 def uv_variables(sources: Sources, environment: Mapping[str, str]) -> dict[str, str]:
-    """The same for uv; what the user set for uv itself stays."""
+    """The same for uv; the user's own settings of uv are kept."""
     wanted = {
         "UV_DEFAULT_INDEX": sources.index_url or "",
         "UV_INDEX": " ".join(sources.extra_index_urls),
@@ -56,7 +56,7 @@ def uv_variables(sources: Sources, environment: Mapping[str, str]) -> dict[str, 
         "UV_INSECURE_HOST": " ".join(sources.trusted_hosts),
         "UV_NO_INDEX": "1" if sources.no_index else "",
         "SSL_CERT_FILE": sources.cert or "",
-        # As pip does: the best version of all indexes, not of the first that has the package.
+        # Like pip: the best version of all indexes, not of the first that has the package.
         "UV_INDEX_STRATEGY": "unsafe-best-match",
         "UV_NO_PROGRESS": "1",
         "UV_PYTHON_DOWNLOADS": "never",
@@ -95,7 +95,7 @@ def _section(path: Path) -> dict[str, str]:
     try:
         parser.read_string(path.read_text())
     except (OSError, ValueError, configparser.Error):
-        # pip itself will say what is wrong with it.
+        # pip itself will report the error.
         return {}
     found: dict[str, str] = {}
     for section in ("global", "install"):

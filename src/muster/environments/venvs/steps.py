@@ -1,4 +1,4 @@
-"""In which order the packages of a recipe are installed: some can be built only once others are there. Pure."""
+"""The order in which the packages of a recipe are installed: some can only be built after others. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CONDA_TOOLS = ("micromamba", "mamba", "conda")
 COMPILER = "horovod-cxx"
 """The name of the compiler wrapper, a file next to this module."""
 _TENSORFLOW = ("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tf-nightly")
-# Horovod's own build asks for these and does not say so.
+# Horovod's own build needs these but does not declare them.
 _HOROVOD_TOOLS = ("setuptools<70", "wheel", "packaging", "cffi", "cloudpickle", "psutil", "pyyaml", "cmake<4")
 
 
@@ -24,18 +24,18 @@ class Step:
     requirements: tuple[str, ...]
     no_deps: bool = False
     from_source: bool = False
-    """Compiled here, against what the environment has, and not taken from a cache of wheels."""
+    """Compiled here, against the packages in the environment, and not taken from a cache of wheels."""
     variables: Mapping[str, str] = field(default_factory=dict)
     tools: tuple[str, ...] = ()
-    """Programs that the machine must have for it."""
+    """Programs that must be on the machine for it."""
     hashed: bool = False
     """Every archive must be the one that the requirements name."""
     found_in: str = ""
-    """The folder that alone has it."""
+    """The only folder to install from."""
 
 
 def conda_words(recipe: Recipe, python: str) -> list[str]:
-    """What conda's tool is asked for; `python` is the version where the recipe names none."""
+    """The specifications for conda's tool; `python` is the version to use if the recipe names none."""
     channels = [part for channel in recipe.channels or ("conda-forge",) for part in ("-c", channel)]
     wanted = recipe.python or python
     exact = f"python{wanted}" if wanted[0] in "<>!~" else f"python={wanted}"
@@ -44,7 +44,7 @@ def conda_words(recipe: Recipe, python: str) -> list[str]:
 
 
 def steps(recipe: Recipe, has_cuda: bool = False) -> list[Step]:
-    """The steps of a recipe, in order; none where it asks for no package."""
+    """The steps of a recipe, in order; none if it has no packages."""
     if recipe.constraints and not recipe.conda:
         return _again(recipe, has_cuda)
     names = package_names(recipe)
@@ -61,7 +61,7 @@ def steps(recipe: Recipe, has_cuda: bool = False) -> list[Step]:
 
 
 def _again(recipe: Recipe, has_cuda: bool) -> list[Step]:
-    """What an earlier build came to, as it was: nothing is left to be resolved."""
+    """The exact result of an earlier build: nothing is left to be resolved."""
     names = package_names(recipe)
     late = [line for line in recipe.constraints if (name := requirement_name(line)) in names and _is_late(name, names)]
     early = [line for line in recipe.constraints if line not in late and not line.startswith("conda:")]
@@ -77,7 +77,7 @@ def _again(recipe: Recipe, has_cuda: bool) -> list[Step]:
 
 
 def _is_late(name: str, names: frozenset[str]) -> bool:
-    # tf_keras asks for `tensorflow` by name, which would be installed next to the build that is there already.
+    # tf_keras requires `tensorflow` by name, which would be installed over the build that is there already.
     return name == "horovod" or (name == "tf-keras" and "tensorflow-cpu" in names)
 
 

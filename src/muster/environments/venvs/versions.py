@@ -1,4 +1,4 @@
-"""Versions that a requirement pins, and what to try where they do not exist. Pure."""
+"""Versions that a requirement pins, and what to try if they do not exist. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _CEILING = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)(\[[^\]]*\])?\s*(?:[<>!~]
 
 
 def pinned(text: str) -> tuple[str, str]:
-    """(name with extras, version) of a requirement that leaves few versions; both empty where it is none."""
+    """(name with extras, version) of a requirement that allows only few versions; both empty for any other."""
     if match := _PIN.fullmatch(text):
         return match[1] + (match[2] or ""), match[3]
     match = _CEILING.fullmatch(text)
@@ -18,7 +18,7 @@ def pinned(text: str) -> tuple[str, str]:
 
 
 def candidates(text: str) -> Iterator[tuple[str, bool]]:
-    """What to try in place of a pinned requirement, in order, and whether the lowest version is wanted."""
+    """The alternatives to a pinned requirement, in order, and whether the lowest version is wanted."""
     name, version = pinned(text)
     yield text, False
     if version:
@@ -33,7 +33,7 @@ def loosened(text: str) -> str:
 
 
 def exact(name: str, resolved: str) -> str:
-    """The pin of a name in what a resolver printed; empty where it is not there."""
+    """The pin of a name in a resolver's output; empty if it is not there."""
     bare = re.escape(re.sub(r"\[.*\]", "", name)).replace(r"\-", "[-_.]")
     match = re.search(rf"^{bare}(?:\[[^\]]*\])?==([^\s;\\]+)", resolved, re.IGNORECASE | re.MULTILINE)
     return f"{name}=={match[1]}" if match else ""

@@ -1,4 +1,4 @@
-"""Wheels that were compiled once and are shared by the nodes of a workspace. Standard library only."""
+"""Compiled wheels that the nodes of a workspace share. Standard library only."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from muster.environments.venvs.steps import Step
 
 
 class Wheels(Protocol):
-    """Where compiled wheels are kept."""
+    """The store of compiled wheels."""
 
     def find(self, key: str, folder: Path) -> bool:
-        """Put the wheel of that key into a folder; False: it is to be compiled here, and nobody else does meanwhile."""
+        """Put the wheel of that key into a folder; False: it must be compiled here, and nobody else does meanwhile."""
 
     def keep(self, key: str, wheel: Path) -> None:
-        """Give one that was compiled to the others."""
+        """Offer a wheel that was compiled to the others."""
 
     def close(self) -> None:
-        """Let others compile what was to be compiled here and was not."""
+        """Let others compile what should have been compiled here and was not."""
 
 
 class NoWheels:
@@ -38,6 +38,6 @@ class NoWheels:
 
 
 def wheel_key(step: Step, sources: Sequence[str], installed: Sequence[str], python: str, platform: str) -> str:
-    """The same for what comes out the same: what is compiled, from where, against what, for which Python."""
+    """The same for the same result: what is compiled, from which source, against what, for which Python."""
     content = [sorted(step.requirements), dict(step.variables), list(sources), sorted(installed), python, platform]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
