@@ -1,4 +1,4 @@
-"""Files that describe one thing of a workspace, a model or a deployment: a mapping, with errors that name the line."""
+"""Files that describe one asset of a workspace, a model or a deployment: a mapping, with errors that name the line."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def read_asset_file(
     silent: Sequence[str],
     sections: Mapping[str, Sequence[str]] | None = None,
 ) -> dict[str, Json]:
-    """The values of a file by key; keys that are in neither list are refused, all of them at once.
+    """The values of a file by key; keys in neither list are refused, all of them at once.
 
-    `sections`: what the mappings below keys may hold, by the path of each.
+    `sections`: the keys allowed in nested mappings, by their path.
     """
     root = _root(file, what, keys[:4])
     article = "an" if what[0] in "aeiou" else "a"
@@ -39,7 +39,7 @@ def read_asset_file(
 
 
 def read_plain_file(file: Path, what: str = "file") -> dict[str, Json]:
-    """The values of a file by key, whatever they are."""
+    """The values of a file by key, without checks."""
     return {key: plain(node) for key, _, node in _root(file, what, ("name",)).pairs()}
 
 
@@ -63,7 +63,7 @@ def _root(file: Path, what: str, keys: Sequence[str]) -> MappingNode:
 
 @dataclass(frozen=True)
 class _Unknown:
-    """A key that nothing reads."""
+    """A key that is not known."""
 
     line: int
     path: str
@@ -87,7 +87,7 @@ def _unknown(
 
 
 def plain(node: Node) -> Json:
-    """A value of a document without its lines."""
+    """A value of a document without its line numbers."""
     if isinstance(node, MappingNode):
         return {key: plain(value) for key, _, value in node.pairs()}
     if isinstance(node, SequenceNode):
@@ -98,12 +98,12 @@ def plain(node: Node) -> Json:
 
 
 def mapping(values: Mapping[str, Json], key: str) -> Mapping[str, Json]:
-    """A section; empty where there is none."""
+    """A section; empty if there is none."""
     value = values.get(key)
     return value if isinstance(value, Mapping) else {}
 
 
 def located(path: str, folder: Path) -> str:
-    """A path of a file, made absolute; an address as it is."""
+    """A path from a file, made absolute; an address is unchanged."""
     given = path.removeprefix("file:")
     return given if is_address(given) else str((folder / Path(given).expanduser()).absolute())

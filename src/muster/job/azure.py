@@ -1,4 +1,4 @@
-"""What Azure ML's files say in another way than Muster's models: pure, and before the models see it."""
+"""Translates what Azure ML's files write differently from Muster's models: pure, before the models validate it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OLDER_KINDS = ("commandjob", "commandcomponent")
 _OLDER_REFERENCE = re.compile(r"(?<![${])\{(?P<kind>inputs|outputs)\.(?P<name>\w+)\}(?!\})")
 _OLDER_TYPES = {"path": "uri_folder", "anydirectory": "uri_folder", "anyfile": "uri_file"}
 _OLDER_SOURCES = {"data": None, "dataset": None, "file": "uri_file", "folder": "uri_folder"}
-"""Where an input of the previews lay, and what type that said."""
+"""The keys for an input's path in the previews, and the type that each implied."""
 _PLAIN_TYPES = ("string", "integer", "number", "boolean")
 _INPUT_MODES = {"mount": "ro_mount", "rw_mount": "ro_mount", "eval_mount": "ro_mount", "eval_download": "download"}
 _OUTPUT_MODES = {"mount": "rw_mount"}
@@ -23,15 +23,15 @@ _OUTPUT_MODES = {"mount": "rw_mount"}
 
 @dataclass(frozen=True)
 class Settled:
-    """A job's data in Muster's words."""
+    """A job's data in Muster's vocabulary."""
 
     data: dict[str, Json]
     left_out: Mapping[Path, str] = field(default_factory=dict)
-    """Keys that have no meaning here, and what they are for."""
+    """Keys that have no meaning here, with their purpose."""
 
 
 def settle(data: Mapping[str, Json]) -> Settled:
-    """The same job in Muster's words; what cannot be said in them is left as it is, for the models to refuse."""
+    """The same job in Muster's vocabulary; what has no counterpart is left unchanged, for the models to refuse."""
     known = _component(data)
     spot = _mapping(known, "queue_settings").get("job_tier")
     kept = _without(known, (), known.get("command"))
@@ -44,7 +44,7 @@ def settle(data: Mapping[str, Json]) -> Settled:
         if dropped:
             left_out[("resources", "docker_args")] = f"{dropped}: Muster itself decides that for its containers"
     if reason := _a_node_for_each_server(changed):
-        # Alone, the number of workers is that of nodes.
+        # Alone, the number of workers sets the number of nodes.
         changed["resources"] = {k: v for k, v in _mapping(changed, "resources").items() if k != "instance_count"}
         left_out[("resources", "instance_count")] = reason
     for section, modes in (("inputs", _INPUT_MODES), ("outputs", _OUTPUT_MODES)):
@@ -59,7 +59,7 @@ def settle(data: Mapping[str, Json]) -> Settled:
 
 
 def _a_node_for_each_server(data: Mapping[str, Json]) -> str:
-    """Why fewer nodes are held than a job of TensorFlow says, where it counts one for each parameter server, too."""
+    """Why a TensorFlow job holds fewer nodes than requested, if it also requests one for each parameter server."""
     described, nodes = _mapping(data, "distribution"), _mapping(data, "resources").get("instance_count")
     workers, servers = described.get("worker_count"), described.get("parameter_server_count")
     if str(described.get("type")).lower() != "tensorflow" or not isinstance(workers, int) or not servers:
@@ -70,7 +70,7 @@ def _a_node_for_each_server(data: Mapping[str, Json]) -> str:
 
 
 def left_out_notice(settled: Settled, where: Mapping[Path, int] | None = None) -> str:
-    """The one notice about all that has no meaning here; empty where everything has."""
+    """One notice about all keys that have no meaning here; empty if there are none."""
     if not settled.left_out:
         return ""
     parts = []
@@ -81,7 +81,7 @@ def left_out_notice(settled: Settled, where: Mapping[Path, int] | None = None) -
 
 
 def older(data: Mapping[str, Json]) -> dict[str, Json]:
-    """What files of the previews said in other words, in those of today."""
+    """Files of the previews, translated to today's keys."""
     changed = dict(data)
     if isinstance(kind := data.get("type"), str) and kind.lower().replace("_", "") in _OLDER_KINDS:
         changed["type"] = "command"
@@ -106,7 +106,7 @@ def older(data: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def _older_environment(described: Mapping[str, Json]) -> dict[str, Json]:
-    """`docker`, `conda` and `local_path` were sections of their own."""
+    """`docker`, `conda` and `local_path` were separate sections."""
     known = {key: value for key, value in described.items() if key not in ("docker", "conda", "os")}
     docker, conda = _mapping(described, "docker"), _mapping(described, "conda")
     known |= {key: docker[key] for key in ("image", "build") if key in docker and key not in known}
@@ -127,7 +127,7 @@ def _older_environment(described: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def _older_distribution(described: Mapping[str, Json], resources: Mapping[str, Json]) -> Mapping[str, Json]:
-    """The number of processes was that of the whole job."""
+    """The number of processes was for the whole job."""
     total, nodes = described.get("process_count"), resources.get("instance_count", 1)
     if not isinstance(total, int) or not isinstance(nodes, int) or nodes < 1 or total % nodes:
         return described
@@ -136,7 +136,7 @@ def _older_distribution(described: Mapping[str, Json], resources: Mapping[str, J
 
 
 def _older_references(data: Mapping[str, Json]) -> Json:
-    """`{inputs.x}` stood for what is `${{inputs.x}}` today."""
+    """`{inputs.x}` was the form of today's `${{inputs.x}}`."""
 
     def written(match: re.Match[str]) -> str:
         declared = _mapping(data, match["kind"])
@@ -149,13 +149,13 @@ def _older_references(data: Mapping[str, Json]) -> Json:
 
 
 def _plain_path(value: Json) -> Json:
-    """A path without the `file:` that the previews wrote before it."""
+    """A path without the prefix `file:` of the previews."""
     is_path = isinstance(value, str) and value.startswith("file:") and not value.startswith("file://")
     return value.removeprefix("file:") if is_path and isinstance(value, str) else value
 
 
 def _component(data: Mapping[str, Json]) -> Mapping[str, Json]:
-    """A component runs like a job: its name is not a run's, which could be given only once."""
+    """A component runs like a job: its name is not used for the run, since a run's name can be given only once."""
     schema = data.get("$schema")
     is_component = (isinstance(schema, str) and "component" in schema.lower()) or "is_deterministic" in data
     if not is_component and not ("version" in data and "name" in data):
@@ -165,7 +165,7 @@ def _component(data: Mapping[str, Json]) -> Mapping[str, Json]:
 
 
 def _without(data: Mapping[str, Json], path: Path, command: Json) -> Settled:
-    """The data without keys that are harmless, and without those that have no meaning here."""
+    """The data without harmless keys, and without those that have no meaning here."""
     kept: dict[str, Json] = {}
     left_out: dict[Path, str] = {}
     for key, value in data.items():
@@ -184,7 +184,7 @@ def _without(data: Mapping[str, Json], path: Path, command: Json) -> Settled:
 
 
 def _is_named(value: Json, path: Path, command: Json) -> bool:
-    """Whether the command relies on the place that a file chose for its data."""
+    """Whether the command uses the path on the node that a file chose for its data."""
     return path[-1] == "path_on_compute" and isinstance(value, str) and value.rstrip("/") in str(command)
 
 
@@ -194,7 +194,7 @@ def _data(item: Json, modes: Mapping[str, str], *, is_output: bool) -> Json:
     changed = dict(item)
     if isinstance(kind := changed.get("type"), str):
         known = _OLDER_TYPES.get(kind.lower(), kind.lower())
-        # A value that a component writes is a file that holds it.
+        # A plain value as a component's output is a file that contains it.
         changed["type"] = "uri_file" if is_output and known in _PLAIN_TYPES else known
     if isinstance(mode := item.get("mode"), str):
         changed["mode"] = modes.get(mode.lower(), mode)
@@ -208,7 +208,7 @@ def _data(item: Json, modes: Mapping[str, str], *, is_output: bool) -> Json:
 
 
 def _older_source(item: Mapping[str, Json]) -> dict[str, Json]:
-    """The path of an input was below `data`, `dataset`, `file` or `folder`, alone or in a list of one."""
+    """The path of an input was under `data`, `dataset`, `file` or `folder`, alone or in a list of one."""
     found = next((key for key in _OLDER_SOURCES if key in item), None)
     if found is None or "path" in item:
         return dict(item)
@@ -239,13 +239,13 @@ def _service(item: Json, known: Json) -> Json:
 
 
 def _service_reason(item: Json) -> str:
-    """Why a service has no meaning here; empty where it has one."""
+    """Why a service has no meaning here; empty if it has one."""
     kind = item.get("type") if isinstance(item, Mapping) else None
     return SERVICES_LEFT_OUT.get(kind, "") if isinstance(kind, str) else ""
 
 
 def _container_args(resources: Mapping[str, Json], given: Json) -> tuple[dict[str, Json], str]:
-    """The resources with those arguments that a job may give its container, and the others that do no harm."""
+    """The resources with the arguments that a job may give its container, and the harmless others, left out."""
     try:
         text = " ".join(map(str, given)) if isinstance(given, list | tuple) else str(given)
         words = shlex.split(text)

@@ -1,4 +1,4 @@
-"""Jobs of Batch AI, as its command line took them, in Muster's words. Pure but for asking whether a folder is there."""
+"""Jobs of Batch AI, in the format of its command line, translated. Pure but for checks whether paths exist."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ SETTINGS = (
     "caffe2Settings",
 )
 _MPI = ("horovodSettings", "customMpiSettings", "chainerSettings", "cntkSettings")
-# What reads a toolkit's own file, up to the file.
+# The start of the commands that read a toolkit's own file, up to the file's name.
 _CONFIGURED = {"cntkSettings": "cntk configFile=", "caffeSettings": "caffe train --solver="}
 _JOB_KEYS = {
     *SETTINGS,
     *("nodeCount", "cluster", "experimentName", "name", "schedulingPriority", "priority", "constraints"),
     *("inputDirectories", "outputDirectories", "mountVolumes", "stdOutErrPathPrefix", "environmentVariables"),
     *("secrets", "containerSettings", "jobPreparation", "toolType"),
-    # What its service added to a job that it shows.
+    # Added by its service to a job that it shows.
     *("creationTime", "executionInfo", "executionState", "executionStateTransitionTime"),
     *("jobOutputDirectoryPathSegment", "provisioningState", "provisioningStateTransitionTime"),
 }
@@ -50,7 +50,7 @@ _SCRIPT = re.compile(r"""(?<![^\s"'])([\w.-]+(?:/[\w.-]+)*\.(?:py|sh))(?![^\s"']
 _PRIORITIES = {"low": "low", "normal": "medium", "high": "high"}
 _WALL_CLOCK = re.compile(r"(?:(\d+)\.)?(\d+):(\d+):(\d+)")
 _ISO_PERIOD = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?")
-# TF_CONFIG says who a process is; Batch AI said it in variables.
+# TF_CONFIG describes a process's role; Batch AI used variables.
 _TASKS = """\
 eval "$(python - <<'END'
 import json, os
@@ -66,20 +66,20 @@ export AZ_BATCHAI_TASK_INDEX AZ_BATCHAI_PS_HOSTS AZ_BATCHAI_WORKER_HOSTS"""
 
 @dataclass
 class Translated:
-    """A job of Batch AI in Muster's words."""
+    """A job of Batch AI in Muster's vocabulary."""
 
     data: dict[str, Json]
     notices: list[str] = field(default_factory=list)
 
 
 def is_batch_ai(data: Mapping[str, Json]) -> bool:
-    """Whether a file is one of Batch AI's."""
+    """Whether a file is from Batch AI."""
     inner = _properties(data)
     return any(key in inner for key in (*SETTINGS, *_CLUSTER_KEYS, *_FILE_SERVER_KEYS)) and "command" not in data
 
 
 def translate(data: Mapping[str, Json], base_dir: Path) -> Translated:
-    """The job of a file in `base_dir`; raises JobError for what is no job."""
+    """The job of a file in `base_dir`; raises JobError if it is not a job."""
     properties = _properties(data)
     if any(key in properties for key in _CLUSTER_KEYS):
         hint = "Make the cluster with `muster cluster create NAME --file FILE`, then run the job."
@@ -137,7 +137,7 @@ class _Translation:
         return Translated(data, self._notices)
 
     def _tell_unknown(self, below: str, given: Mapping[str, Json], known: set[str]) -> None:
-        """A key that is misspelt would be missed in silence otherwise."""
+        """Add a notice for each unknown key: a misspelt one would otherwise be ignored silently."""
         for key in given:
             if key not in known:
                 near = difflib.get_close_matches(key, known, n=1)
@@ -161,7 +161,7 @@ class _Translation:
             )
 
     def _place(self, path: str) -> str:
-        """A path below a mount: the folder of that name beside the file, or in the datastore of that name."""
+        """A path below a mount: the folder of that name next to the file, or in the datastore of that name."""
         inner = _ROOT.sub("", path).lstrip("/") if _ROOT.match(path) else ""
         if not inner:
             return path
@@ -171,7 +171,7 @@ class _Translation:
         return f"azureml://datastores/{mount}/paths/{rest}"
 
     def _mounts(self, command: str) -> None:
-        """Mounts that the command itself names; what it reads through input directories needs none."""
+        """Link the mounts that the command itself names; those of input directories need no link."""
         preparation = _text(_mapping(self._properties, "jobPreparation"), "commandLine")
         for mount in dict.fromkeys(_MOUNTED.findall(f"{command}\n{preparation}")):
             name = f"mount_{_identifier(mount)}"
@@ -180,7 +180,7 @@ class _Translation:
             self._links.append(f'ln -sfn "$MUSTER_INPUT_{name}" "$AZ_BATCHAI_MOUNT_ROOT"/{shlex.quote(mount)}')
 
     def _is_beside(self, command: str) -> bool:
-        """Whether the command names a script beside the file (Batch AI had them in mounts alone)."""
+        """Whether the command names a script next to the file (Batch AI had scripts only in mounts)."""
         return any((self._base_dir / script).is_file() for script in _SCRIPT.findall(command))
 
     # The command
@@ -197,7 +197,7 @@ class _Translation:
         }
         yield 'mkdir -p "$PWD/.batchai/mounts" "$PWD/logs"'
         yield "export " + " ".join(f"{name}={value}" for name, value in exports.items())
-        # What the cluster mounts is seen there, too.
+        # The cluster's own mounts appear there as well.
         yield '[ -z "$MUSTER_MOUNTS" ] || ln -sfn "$MUSTER_MOUNTS"/* "$AZ_BATCHAI_MOUNT_ROOT"/'
         yield from self._links
         yield "hosts=${AZ_BATCH_HOST_LIST:-localhost}"
@@ -206,11 +206,11 @@ class _Translation:
         if preparation := _text(_mapping(self._properties, "jobPreparation"), "commandLine"):
             done = '"$PWD/.batchai/prepared"'
             once = f"flock 9; [ -e {done} ] || {{ bash -c {shlex.quote(preparation)} && touch {done}; }}"
-            # Once on each node, before any of its ranks goes on.
+            # Once on each node, before any of its ranks continues.
             yield f'( {once} ) 9> "$PWD/.batchai/lock" || exit'
 
     def _command(self, nodes: int) -> tuple[str, Json, int]:
-        """The command of a process, the distribution, and how many nodes are held."""
+        """The command of a process, the distribution, and the number of nodes to hold."""
         if self._kind == "tensorFlowSettings":
             return self._tensorflow(nodes)
         if self._kind == "pyTorchSettings":
@@ -248,7 +248,7 @@ class _Translation:
         self._exports["AZ_BATCHAI_TASK_INDEX"] = '"$RANK"'
         distribution: dict[str, Json] = {"type": "pytorch", "process_count_per_instance": self._per_node(nodes)}
         if backend:
-            # `tcp` was a backend of PyTorch before gloo.
+            # `tcp` was PyTorch's backend before gloo.
             distribution["communication_backend"] = "gloo" if backend == "tcp" else backend
         return self._line(), distribution, nodes
 

@@ -1,4 +1,4 @@
-"""Checks of a job that need more than its model: the files on this machine, and what has no effect."""
+"""Checks of a job that need more than its model: the files on this machine, and settings without effect."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PATH_HINT = "Correct the path; it is relative to the job file."
 _PYTHON = re.compile(r"python[0-9.]*")
 _LAUNCHERS = ("torchrun", "accelerate", "deepspeed")
 _LAUNCHER_MODULES = ("torch.distributed.run", "torch.distributed.launch")
-# What ends the part of a bash text that reads the same to everybody.
+# The first of these ends the part of a bash text that can be split at blanks.
 _SPECIAL = re.compile(r"[\n;&|<>()`#'\"\\*?\[\]{}$~]")
 
 
@@ -53,9 +53,9 @@ def _addresses_as_text(spec: JobSpec) -> Iterator[str]:
 
 
 def no_effect_notices(spec: JobSpec) -> list[str]:
-    """Notices about what the job asks for in vain."""
+    """Notices about settings that have no effect."""
     environment = spec.environment
-    # A name may stand for a registered image.
+    # A name may refer to a registered image.
     if isinstance(environment, EnvironmentSpec):
         may_be_container = bool(environment.image or environment.build or environment.is_a_name)
     else:
@@ -67,13 +67,13 @@ def no_effect_notices(spec: JobSpec) -> list[str]:
 
 
 def local_path(path: str, base_dir: str | Path) -> Path:
-    """A local path of a job as an absolute one."""
+    """A local path of a job, made absolute."""
     from_home = Path.home() / path[2:] if path.startswith("~/") else Path(path)
     return (Path(base_dir) / from_home).absolute()
 
 
 def script_of(command: str | Sequence[str]) -> str | None:
-    """The Python file that a command runs, where that is certain."""
+    """The Python file that a command runs, if that is certain."""
     words = _leading_words(command) if isinstance(command, str) else list(command)
     if not words:
         return None

@@ -1,4 +1,4 @@
-"""Reads YAML into a tree that remembers lines, bounded in size, depth and expansion."""
+"""Reads YAML into a tree with line numbers, limited in size, depth and expansion."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_DEPTH = 40
 
 
 class BadDocument(JobError):
-    """Text that is not a YAML document which Muster reads."""
+    """Text that is not a YAML document that Muster can read."""
 
     def __init__(self, line: int, message: str, hint: str) -> None:
         super().__init__(message, hint)
@@ -29,7 +29,7 @@ class Node:
 
     line: int
     size: int = 1
-    """How many values it holds once every alias in it is followed."""
+    """How many values it contains after every alias in it is expanded."""
     height: int = 1
     closed: bool = True
 
@@ -38,7 +38,7 @@ class Node:
 class ScalarNode(Node):
     value: Any = None
     written: str = ""
-    """As it stands in the file: `1.10`, `yes`, `007`."""
+    """As written in the file: `1.10`, `yes`, `007`."""
 
 
 @dataclass
@@ -51,7 +51,7 @@ class MappingNode(Node):
     entries: dict[str, tuple[int, Node]] = field(default_factory=dict)
     """Key to the key's line and the value."""
     merged: list[MappingNode] = field(default_factory=list)
-    """Mappings taken in with `<<`, the first wins."""
+    """Mappings merged with `<<`; the first wins."""
 
     def pairs(self) -> Iterator[tuple[str, int, Node]]:
         """Every entry, those of merged mappings included."""
@@ -70,7 +70,7 @@ class MappingNode(Node):
 
 
 def read_document(text: str) -> Node | None:
-    """The tree of a YAML text, None where it is empty; raises BadDocument."""
+    """The tree of a YAML text, None if it is empty; raises BadDocument."""
     try:
         return _Composer(_Loader(text)).document()
     except yaml.reader.ReaderError as error:
@@ -91,14 +91,14 @@ class _Loader(yaml.SafeLoader):
 
 
 class _Composer:
-    """Builds the tree from events, without recursion, and stops as soon as a bound is passed."""
+    """Builds the tree from events, without recursion, and stops as soon as a limit is exceeded."""
 
     def __init__(self, loader: _Loader) -> None:
         self.loader = loader
         self.anchors: dict[str, Node] = {}
         self.open: list[Node] = []
         self.keys: list[ScalarNode | None] = []
-        """For every open node the key that waits for its value."""
+        """For every open node, the key that waits for its value."""
 
     def document(self) -> Node | None:
         root: Node | None = None
@@ -151,7 +151,7 @@ class _Composer:
         if tag is None or tag == "!":
             tag = self.loader.resolve(yaml.ScalarNode, event.value, event.implicit)  # type: ignore[no-untyped-call]
         kind = str(tag).removeprefix("tag:yaml.org,2002:")
-        # YAML 1.1 reads 12:30 as a number to the base 60, which nobody means.
+        # YAML 1.1 reads 12:30 as a number in base 60, which nobody means.
         if kind == "str" or kind in ("merge", "value") or (kind in ("int", "float") and ":" in event.value):
             return ScalarNode(line, value=event.value, written=event.value)
         if kind not in ("null", "bool", "int", "float"):

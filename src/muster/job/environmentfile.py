@@ -20,7 +20,7 @@ def is_environment_file(text: str) -> bool:
 
 
 def with_environment_file(data: Mapping[str, Json], base_dir: Path) -> Mapping[str, Json]:
-    """The same job with an environment that is given as a file read into it."""
+    """The same job with its environment's file, if it has one, read into it."""
     environment = data.get("environment")
     if not isinstance(environment, str) or "://" in environment or not is_environment_file(environment):
         return data
@@ -29,7 +29,7 @@ def with_environment_file(data: Mapping[str, Json], base_dir: Path) -> Mapping[s
 
 
 def environment_of(path: Path) -> Json:
-    """What a job says below `environment` to run in what a file describes; its paths are absolute."""
+    """The `environment` of a job that uses the environment of a file; its paths are absolute."""
     file = path.absolute()
     if not file.is_file():
         raise JobError(f"there is no environment file {path}", f"Correct the path. {_HINT}")
@@ -52,7 +52,7 @@ def environment_of(path: Path) -> Json:
 
 
 def _of_mlflow(label: str, content: Mapping[str, Json]) -> dict[str, Json]:
-    """MLflow's `python_env.yaml`; what pip itself is built with (`build_dependencies`) is Muster's to decide."""
+    """MLflow's `python_env.yaml`; its `build_dependencies`, the tools of pip itself, are up to Muster."""
     python = {"python": content["python"]} if content.get("python") else {}
     return {"name": label, **python, "pip": content.get("dependencies") or []}
 
@@ -69,7 +69,7 @@ def _content(file: Path) -> dict[str, Json]:
         raise JobError(f"{file}: this is no environment", _HINT)
     found = {key: _plain(value) for key, _, value in root.pairs()}
     python = root.find("python")
-    # A version is text: 3.10.
+    # A version must stay text: 3.10.
     return {**found, "python": python[1].written} if python and isinstance(python[1], ScalarNode) else found
 
 

@@ -1,4 +1,4 @@
-"""Turns a failed validation into problems that a person can act on, and those into a JobError."""
+"""Turns a failed validation into problems that a person can act on, and these into a JobError."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _REFERENCE = "Every key is described in docs/job-file.md."
 
 
 def make_spec(data: Mapping[str, Json], source: str = "job", line_of: Callable[[Path], int] | None = None) -> JobSpec:
-    """A validated job from plain data; raises JobError that names every problem, in the order of lines if known."""
+    """A validated job from plain data; raises JobError with every problem, in the order of lines if known."""
 
     def where(problem: Problem) -> str:
         return f"{source}: " if line_of is None else f"{source}:{line_of(problem.path)}: "
@@ -61,7 +61,7 @@ def make_spec(data: Mapping[str, Json], source: str = "job", line_of: Callable[[
 
 
 def make_environment(name: str, data: Mapping[str, Json]) -> EnvironmentSpec:
-    """A validated environment from plain data; raises JobError that names every problem, as a job file's would."""
+    """A validated environment from plain data; raises JobError with every problem, as for a job file."""
     try:
         return EnvironmentSpec.model_validate({"name": name, **data})
     except ValidationError as error:
@@ -69,7 +69,7 @@ def make_environment(name: str, data: Mapping[str, Json]) -> EnvironmentSpec:
 
 
 def job_error(problems: Iterable[Problem], where: Callable[[Problem], str] = lambda problem: "") -> JobError:
-    """One error for all problems, one per line; `where` says in which file and line each is."""
+    """One error for all problems, one per line; `where` adds the file and line of each."""
     found = list(dict.fromkeys(problems))
     lines = [f"{where(p)}{p.key}: {p.message}" if p.key else f"{where(p)}{p.message}" for p in found]
     hints = dict.fromkeys([*(p.hint for p in found if p.hint), *(_REFERENCE for p in found if not p.hint)])
@@ -121,7 +121,7 @@ def _translate(path: Path, details: ErrorDetails) -> Problem:
 def _unknown_key(path: Path, location: Path) -> Problem:
     key = str(location[-1])
     if path[-1:] != location[-1:]:
-        # A key of the user's own may look like one of the marks.
+        # A user's own key may look like one of the marks.
         path = (*path, key)
     if said := refused_key(path):
         return Problem(path, *said)
@@ -135,7 +135,7 @@ def _unknown_key(path: Path, location: Path) -> Problem:
 
 
 def _refused_kind(path: Path, given: Any, refused: Mapping[str, str]) -> Problem | None:
-    """A kind that Azure ML has and Muster has not."""
+    """A kind that Azure ML supports and Muster does not."""
     return Problem(path, f"{show(given)} is not there in Muster", refused[given]) if given in refused else None
 
 

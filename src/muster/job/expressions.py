@@ -1,8 +1,8 @@
 """Puts inputs and outputs into a job's command and variables.
 
-A text command runs under bash, so values are quoted for where they stand; paths, which are known only on the
+A text command runs under bash, so each value is quoted for its position; paths, which are only known on the
 node, become the variables MUSTER_INPUT_x and MUSTER_OUTPUT_x. In a comment a reference is left out; in arithmetic only
-numbers can stand; where bash would read the value as code (backticks, `${…}`) the job is refused.
+numbers are allowed; where bash would run the value as code (backticks, `${…}`) the job is refused.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ODD_DOLLARS = re.compile(r"(?:^|[^$])(?:\$\$)*\$$")
 
 
 class Job(Protocol):
-    """What of a job the expressions concern; JobSpec is one."""
+    """The parts of a job that expressions use; JobSpec is one."""
 
     @property
     def command(self) -> str | tuple[str, ...]: ...
@@ -36,7 +36,7 @@ class Job(Protocol):
 
 
 def resolve_command(job: Job) -> str | tuple[str, ...]:
-    """The command with its references resolved; raises JobError where a value cannot be put in."""
+    """The command with its references resolved; raises JobError if a value cannot be inserted."""
     absent = declared(job).absent
     try:
         if isinstance(job.command, str):
@@ -48,7 +48,7 @@ def resolve_command(job: Job) -> str | tuple[str, ...]:
 
 
 def resolve_environment(job: Job, secrets: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The job's own variables with their references resolved; without `secrets`, those that hold one are left out."""
+    """The job's own variables with references resolved; without `secrets`, those that contain one are left out."""
     absent = declared(job).absent
     resolved = {}
     for name, text in job.environment_variables.items():
@@ -89,7 +89,7 @@ def expression_problems(job: Job) -> list[Problem]:
 
 
 def declared(job: Job) -> Declared:
-    """The inputs and outputs of a job, by what a reference to them can become."""
+    """The inputs and outputs of a job, grouped by what a reference to them becomes."""
     literals = {name for name, value in job.inputs.items() if isinstance(value, bool | int | float | str)}
     absent = {name for name in job.inputs.keys() - literals if not getattr(job.inputs[name], "path", None)}
     return Declared(
@@ -159,7 +159,7 @@ def _resolve_element(job: Job, parts: Sequence[str | Reference], element: str) -
 
 
 def _literal(job: Job, reference: Reference) -> str | None:
-    """The text of a plain value, true and false as Python writes them; None where the reference is a path."""
+    """The text of a plain value, true and false as in Python; None if the reference is a path."""
     value = None if reference.kind == "outputs" else job.inputs[reference.name]
     return str(value) if isinstance(value, bool | int | float | str) else None
 
@@ -171,5 +171,5 @@ def _value(job: Job, reference: Reference, secrets: Mapping[str, str]) -> str:
 
 
 def _brace_last_name(text: str) -> str:
-    """`$NAME` at the end becomes `${NAME}`, so that what follows does not lengthen the name."""
+    """`$NAME` at the end becomes `${NAME}`, so that the next characters do not become part of the name."""
     return _LAST_NAME.sub(r"\1${\2}", text)

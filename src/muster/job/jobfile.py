@@ -21,7 +21,7 @@ from muster.wire.codec import Json
 
 _ENDINGS = (".yml", ".yaml", ".json")
 _EXAMPLE_HINT = "A job file needs at least `command: …`; docs/job-file.md has examples."
-# Here a value is text, so it is taken as it stands in the file: 1.10, yes, 007.
+# These values are text, so they are taken as written in the file: 1.10, yes, 007.
 _TEXT_BELOW = ("environment_variables", "tags", "properties", "command")
 _TEXT_AT = (("environment", "python"),)
 
@@ -33,12 +33,12 @@ class LoadedJob:
     spec: JobSpec
     notices: tuple[str, ...]
     base_dir: Path
-    """The folder that relative paths in the job start from."""
+    """The folder to which relative paths in the job refer."""
 
 
 @dataclass(frozen=True)
 class JobDocument:
-    """A job file that was read and not yet checked: what a command line says still wins over it."""
+    """A job file that was read but not yet checked: the command line may still override its values."""
 
     data: Mapping[str, Json]
     base_dir: Path
@@ -47,7 +47,7 @@ class JobDocument:
     notices: tuple[str, ...] = ()
 
     def checked(self, data: Mapping[str, Json]) -> LoadedJob:
-        """The job of this file, or of what became of it; raises JobError with file, line and key of every problem."""
+        """The job of this file, or of its changed data; raises JobError with file, line and key of every problem."""
         if other := no_job(data):
             raise JobError(f"{self.source}: this is {other[0]}, not a job", other[1])
         settled = settle(as_found(data, self.base_dir))
@@ -58,7 +58,7 @@ class JobDocument:
 
 
 def as_found(data: Mapping[str, Json], base_dir: Path) -> Mapping[str, Json]:
-    """The same job with what lies beside it: its environment's file, and that an input without a type is a file."""
+    """The same job with its environment's file read, and with the type `uri_file` for untyped inputs that are files."""
     inputs = data.get("inputs")
     if isinstance(inputs, Mapping):
         data = {**data, "inputs": {name: _typed(item, base_dir) for name, item in inputs.items()}}
@@ -80,7 +80,7 @@ def load_job_file(path: str | Path) -> LoadedJob:
 
 
 def read_job_file(path: str | Path) -> JobDocument:
-    """Read a job file; raises JobError for what is no YAML mapping."""
+    """Read a job file; raises JobError if it is not a YAML mapping."""
     file = Path(path)
     try:
         with file.open("rb") as stream:
@@ -98,7 +98,7 @@ def read_job_file(path: str | Path) -> JobDocument:
 
 
 def _beside(file: Path) -> str:
-    """What may have been meant by a path that leads to no file."""
+    """A suggestion for a path to a file that does not exist."""
     names = [item.name for item in file.parent.iterdir()] if file.parent.is_dir() else []
     endings = _ENDINGS if file.suffix in _ENDINGS else file.suffix
     close = get_close_matches(file.name, [name for name in names if name.endswith(endings)], 1)
@@ -106,12 +106,12 @@ def _beside(file: Path) -> str:
 
 
 def read_job_text(text: str, source: str, base_dir: Path) -> JobDocument:
-    """Read the text of a job file; raises JobError for what is no YAML mapping."""
+    """Read the text of a job file; raises JobError if it is not a YAML mapping."""
     return _document(text, source, base_dir)
 
 
 def parse_job(text: str, source: str = "job.yml", base_dir: str | Path = ".") -> LoadedJob:
-    """Read and check the text of a job file; `source` is how errors call it."""
+    """Read and check the text of a job file; `source` is its name in errors."""
     document = _document(text, source, Path(base_dir).absolute())
     return document.checked(document.data)
 
@@ -121,7 +121,7 @@ def _document(text: str, source: str, base_dir: Path) -> JobDocument:
     data, notices = _mapping(root, ()), []
     try:
         if batchai.is_batch_ai(data):
-            # Below another key, so that no value is taken as text.
+            # Read under another key, so that values are not taken as text.
             job = batchai.translate(_mapping(root, ("",)), base_dir)
             data, notices = job.data, job.notices
         elif mlproject.is_ml_project(data):
@@ -156,14 +156,14 @@ def _plain(node: Node, path: refusal.Path) -> Json:
     if isinstance(node, SequenceNode):
         return [_plain(item, (*path, index)) for index, item in enumerate(node.items)]
     assert isinstance(node, ScalarNode)
-    # `command: true` means the program, not the truth.
+    # `command: true` means the program, not the boolean.
     is_program = path == ("command",) and isinstance(node.value, bool)
     as_written = is_program or path in _TEXT_AT or (len(path) == 2 and path[0] in _TEXT_BELOW)
     return node.written if as_written and node.value is not None else node.value
 
 
 def _line_of(root: MappingNode, path: refusal.Path) -> int:
-    """The line of the deepest part of a path that the file has."""
+    """The line of the deepest part of a path that exists in the file."""
     node: Node = root
     line = root.line
     for part in path:

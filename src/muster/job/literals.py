@@ -1,4 +1,4 @@
-"""Plain values as inputs: `epochs: 3`, or declared with a type as components do."""
+"""Plain values as inputs: `epochs: 3`, or declared with a type as in components."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def input_kind(value: Any) -> str:
 
 
 def input_value(value: Any) -> Any:
-    """A declared plain value becomes that value; one without becomes an optional input that is not given."""
+    """A declared plain value becomes that value; without one it becomes an optional input that is not given."""
     if not isinstance(value, Mapping) or value.get("type") not in _TYPES:
         return value
-    # `mode` and empty keys are there when an optional input comes back from JSON.
+    # `mode` and empty keys are present when an optional input was stored as JSON.
     unknown = [key for key, given in value.items() if key not in (*_KEYS, "mode") and given is not None]
     if unknown:
         raise refusal(
@@ -49,7 +49,7 @@ def input_value(value: Any) -> Any:
 
 
 def checked_literal(value: Any) -> Any:
-    """Refuse what cannot become an argument."""
+    """Refuse a value that cannot become an argument."""
     if value is None:
         raise refusal("has no value", 'Give it one; write "" for an empty text.')
     if isinstance(value, list | tuple):
@@ -64,7 +64,7 @@ def checked_literal(value: Any) -> Any:
 
 
 def _read_as(kind: str, value: Any) -> Any:
-    """A value as its declared type has it: YAML reads `1e-3` as text, and people quote numbers; else as it is."""
+    """A value converted to its declared type if possible: YAML reads `1e-3` as text, and people quote numbers."""
     if kind == "string":
         return str(value) if isinstance(value, bool | int | float) else value
     if not isinstance(value, str):

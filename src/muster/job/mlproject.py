@@ -1,4 +1,4 @@
-"""MLflow's `MLproject` as a job: its main entry point, with its parameters as inputs. Pure."""
+"""MLflow's `MLproject` as a job: its main entry point, with the parameters as inputs. Pure."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _ENVIRONMENTS = ("conda_env", "python_env", "docker_env")
 
 
 def is_ml_project(data: Mapping[str, Json]) -> bool:
-    """Whether a file is a project of MLflow's."""
+    """Whether a file is an MLflow project."""
     return isinstance(data.get("entry_points"), Mapping) and "command" not in data
 
 
 def translate(data: Mapping[str, Json]) -> dict[str, Json]:
-    """The job of a project; raises JobError for what has no counterpart."""
+    """The job of a project; raises JobError for anything without a counterpart."""
     name, entry = _entry(data)
     given = entry.get("parameters")
     parameters = given if isinstance(given, Mapping) else {}
@@ -70,7 +70,7 @@ def _input(key: str, item: Json) -> Json:
     described = item if isinstance(item, Mapping) else {"type": item}
     kind, default = described.get("type", "string"), described.get("default")
     if kind == "path":
-        # A file or a folder, whichever is there.
+        # A file or a folder, whichever exists.
         return {"path": default} if default is not None else {"type": "uri_file"}
     if kind not in _TYPES:
         allowed = ", ".join([*_TYPES, "path"])

@@ -1,4 +1,4 @@
-"""Model files, as Azure ML writes them: a name, a path, a type, and words about the model."""
+"""Model files, in Azure ML's format: a name, a path, a type, a description and tags."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LEFT_OUT = {"flavors": "the MLmodel file says them"}
 
 @dataclass(frozen=True)
 class ModelFile:
-    """What a model file says."""
+    """The content of a model file."""
 
     name: str
     path: str
@@ -33,7 +33,7 @@ class ModelFile:
 
 
 def read_model_file(file: Path) -> ModelFile:
-    """Read a model file; raises JobError that names the file, the line and the key."""
+    """Read a model file; raises JobError with the file, the line and the key."""
     values = read_asset_file(file, "model file", _KEYS, _SILENT)
     name, path = values.get("name"), values.get("path")
     if not isinstance(name, str) or not isinstance(path, str):

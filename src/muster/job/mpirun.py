@@ -1,4 +1,4 @@
-"""Reads an `mpirun` line that somebody else wrote: how many processes, their variables, the program. Pure."""
+"""Parses an existing `mpirun` line: the number of processes, their variables, the program. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 LAUNCHERS = ("mpirun", "mpiexec", "mpiexec.hydra", "orterun")
 _COUNT = ("-np", "-n", "--np", "--n", "-c")
 _PER_NODE = ("-ppn", "-perhost", "-npernode", "--npernode", "-N")
-# What takes one word after it; those of two words are below.
+# Options that take one value; those with two values are below.
 _WITH_VALUE = (
     "--hostfile",
     "-hostfile",
@@ -43,22 +43,22 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
 @dataclass(frozen=True)
 class MpiLine:
-    """An mpirun line, taken apart."""
+    """A parsed mpirun line."""
 
     program: str
-    """What every rank runs, as text for a shell."""
+    """The command of every rank, as text for a shell."""
     before: str = ""
-    """What stood before mpirun."""
+    """The text before mpirun."""
     processes: int | None = None
     per_node: int | None = None
     variables: Mapping[str, str] = field(default_factory=dict)
-    """What the ranks are given, as text for a shell."""
+    """The variables of the ranks, as text for a shell."""
     left_out: tuple[str, ...] = ()
     """Options that Muster decides itself."""
 
 
 def read_mpirun(text: str) -> MpiLine | None:
-    """The one mpirun line of a command; None where there is none, or one that cannot be read."""
+    """The only mpirun line of a command; None if there is none, or it cannot be parsed."""
     before, line = _split(text)
     if line is None:
         return None
@@ -134,7 +134,7 @@ class _Reader:
 
 
 def _split(text: str) -> tuple[str, str | None]:
-    """What stands before the mpirun line, and the line to the end of the text."""
+    """The text before the mpirun line, and the text from that line on."""
     pattern = re.compile(rf"(?:^|[;&|]\s*|\n\s*)((?:\S*/)?(?:{'|'.join(map(re.escape, LAUNCHERS))})\s)")
     found = list(pattern.finditer(text))
     if len(found) != 1:

@@ -44,7 +44,7 @@ def _as_texts(value: Any) -> Any:
 
 
 def as_tuple(value: Any) -> Any:
-    """A list of texts, as it stands in a file, in the form that cannot change."""
+    """A list of texts from a file, made immutable."""
     return tuple(_as_text(item) for item in value) if isinstance(value, list | tuple) else value
 
 
@@ -54,7 +54,7 @@ def one_or_several(value: Any) -> Any:
 
 
 def as_lower(value: Any) -> Any:
-    """Words that are known in any case."""
+    """Words that are accepted in any case."""
     return value.lower() if isinstance(value, str) else value
 
 
@@ -104,18 +104,18 @@ class Resources(Model):
 
     @property
     def whole_gpus(self) -> int | None:
-        """How many GPUs are touched on each node; None: all."""
+        """How many GPUs on each node are used, even in part; None: all."""
         return None if self.gpus_per_node is None else math.ceil(self.gpus_per_node)
 
     @property
     def gpu_share(self) -> float:
-        """How much of its one GPU is held; 1: all of it."""
+        """The share of its only GPU that is held; 1: all of it."""
         given = self.gpus_per_node
         return round(given, 4) if given is not None and 0 < given < 1 else 1.0
 
     @property
     def container_args(self) -> tuple[str, ...]:
-        """`docker_args`, word by word."""
+        """The words of `docker_args`."""
         return tuple(shlex.split(self.docker_args)) if self.docker_args else ()
 
     @field_validator("gpus_per_node", mode="after")
@@ -270,7 +270,7 @@ class EnvironmentSpec(Model):
 
     @property
     def is_a_name(self) -> bool:
-        """Whether it says nothing but a name."""
+        """Whether it has nothing but a name."""
         return not (
             self.image
             or self.build

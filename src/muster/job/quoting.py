@@ -1,4 +1,4 @@
-"""Where in a bash text a reference stands, and how a value is quoted there."""
+"""The context of a reference in a bash text, and how a value is quoted in it."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ class Context(Enum):
     COMMENT = auto()
     ARITHMETIC = auto()
     PARAMETER = auto()
-    """`${…}`: no value can be put there."""
+    """`${…}`: a value cannot be inserted."""
     BACKTICKS = auto()
-    """Nor there."""
+    """Neither can it here."""
 
 
 @dataclass(frozen=True)
 class Unquotable:
-    """Why no value can be put there safely."""
+    """Why a value cannot be inserted safely."""
 
     reason: str
     hint: str
 
 
 Item = str | Reference
-"""One character, or a reference, which the scanner steps over as a whole."""
+"""One character, or a reference, which the scanner skips as a whole."""
 
 
 def contexts(items: Sequence[Item]) -> list[Context | Unquotable]:
-    """For every reference, in order, the context that it stands in."""
+    """The context of every reference, in order."""
     scanner = _Scanner(items)
     scanner.run()
     return scanner.found
 
 
 def quoted(value: str, context: Context, *, force: bool = False) -> str:
-    """A value as bash must read it in a context, so that it comes out as it is."""
+    """A value quoted for a context, so that bash reads it unchanged."""
     if context is Context.BARE:
         if _PLAIN.fullmatch(value) and not force:
             return value
@@ -67,7 +67,7 @@ def quoted(value: str, context: Context, *, force: bool = False) -> str:
 
 
 def variable(name: str, context: Context) -> str:
-    """A variable as bash must read it in a context, so that its value comes out as one piece."""
+    """A variable written for a context, so that bash reads its value as one word."""
     forms = {
         Context.BARE: '"${%s}"',
         Context.SINGLE: "'\"${%s}\"'",
@@ -76,7 +76,7 @@ def variable(name: str, context: Context) -> str:
     return forms.get(context, "${%s}") % name
 
 
-# '=' is left out: at the head of a command it would make an assignment; `-a` would be an operator inside `[[ … ]]`.
+# '=' is left out: at the start of a command it would make an assignment; `-a` would be an operator inside `[[ … ]]`.
 _PLAIN = re.compile(r"(?!-[A-Za-z])[A-Za-z0-9_@%+:,./-]+")
 _BREAKS = " \t\n;&|()<>"
 
@@ -95,9 +95,9 @@ class _Frame:
     close: str = ""
     depth: int = 1
     end: int = 0
-    """Of a here-document: where its delimiter's line begins."""
+    """For a here-document: where the line of its delimiter begins."""
     after: int = 0
-    """Of a here-document: where that line ends."""
+    """For a here-document: where that line ends."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class _Scanner:
                 return kind
             if kind in (Context.BARE, Context.HEREDOC, Context.BACKTICKS):
                 break
-        # Backticks undo one level of backslashes in all that they hold.
+        # Backticks remove one level of backslashes from everything inside them.
         return _BACKTICKS if Context.BACKTICKS in kinds else kinds[0]
 
     def _bare(self, i: int, item: Item) -> int:
@@ -178,7 +178,7 @@ class _Scanner:
         if item == "\n" and self.pending:
             return self._enter(i + 1)
         if item == "c" and self._at_word_start(i) and self._word(i) == "case":
-            # A pattern's `)` looks like the end of $( … ); around it may be quotes.
+            # A pattern's `)` looks like the end of $( … ), which may be inside quotes.
             if any(frame.kind in (Context.DOUBLE, Context.HEREDOC) for frame in self.frames):
                 self.lost = _CASE
             return i + 4
@@ -235,7 +235,7 @@ class _Scanner:
         return self._escape(i) if item == "\\" else i + 1
 
     def _expanding(self, i: int, item: Item) -> int:
-        """What is special in bare text, in double quotes and in here-documents alike."""
+        """Characters that are special in bare text, in double quotes and in here-documents alike."""
         if item == "\\":
             return self._escape(i)
         if item == "`":
@@ -310,7 +310,7 @@ class _Scanner:
         return i
 
     def _leave(self, body: _Frame) -> int:
-        """Drop the body's frame and what was left open in it; go on behind its delimiter."""
+        """Drop the frame of the body and everything left open in it; continue after its delimiter."""
         while self.frames.pop() is not body:
             pass
         return body.after

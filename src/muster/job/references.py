@@ -44,7 +44,7 @@ Part = str | Reference | OptionalPart
 
 @dataclass(frozen=True)
 class Declared:
-    """What a job declares, by what a reference to it can become."""
+    """The inputs and outputs that a job declares, grouped by what a reference to them becomes."""
 
     literals: frozenset[str]
     paths: frozenset[str]
@@ -79,7 +79,7 @@ def parse(text: str) -> tuple[Part, ...]:
 
 
 def check(text: str, declared: Declared, *, paths_allowed: bool = True) -> None:
-    """Refuse what the job does not declare; raises BadExpression."""
+    """Refuse references to anything that the job does not declare; raises BadExpression."""
     for part in parse(text):
         for reference in _references_of(part):
             _check(reference, declared, paths_allowed, in_optional=isinstance(part, OptionalPart))
@@ -91,7 +91,7 @@ def references(text: str) -> list[Reference]:
 
 
 def kept_parts(parts: tuple[Part, ...], absent: frozenset[str]) -> list[str | Reference]:
-    """The parts that remain, with every optional part taken in or dropped."""
+    """The remaining parts, with every optional part included or dropped."""
     kept: list[str | Reference] = []
     for part in parts:
         if not isinstance(part, OptionalPart):
@@ -121,7 +121,7 @@ def _split(text: str) -> Iterator[str | Reference]:
 
 def _reference(body: str) -> Reference:
     kind, _, name = body.strip().partition(".")
-    # As the first files of v2 had it: an input is its path.
+    # The first files of v2 wrote an input as its path: `inputs.x.path`.
     name = name if kind == "secrets" else name.removesuffix(".path")
     if kind in _FOREIGN:
         raise BadExpression(f"${{{{{body}}}}} {_FOREIGN[kind]}", "Use ${{inputs.NAME}} or ${{outputs.NAME}}.")

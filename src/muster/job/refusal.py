@@ -1,4 +1,4 @@
-"""How a check says no: a message, the key, and what to do next."""
+"""The form of a refusal: a message, the key, and what to do next."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Path = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong with a job, and where."""
+    """One error in a job, with its location."""
 
     path: Path
     message: str
@@ -23,7 +23,7 @@ class Problem:
 
     @property
     def key(self) -> str:
-        """The path as a person writes it: `inputs.images.mode`, `command[2]`."""
+        """The path as written by people: `inputs.images.mode`, `command[2]`."""
         text = ""
         for part in self.path:
             text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
@@ -31,19 +31,19 @@ class Problem:
 
 
 def refusal(message: str, hint: str = "", at: Path = ()) -> PydanticCustomError:
-    """What a validator raises for one problem; `at` is below the value that it validates."""
+    """The error that a validator raises for one problem; `at` is relative to the value that it validates."""
     return refusals([Problem(at, message, hint)])
 
 
 def refusals(problems: Iterable[Problem]) -> PydanticCustomError:
-    """What a validator raises for several problems at once."""
+    """The error that a validator raises for several problems at once."""
     found = tuple(problems)
     message = "; ".join(f"{problem.key}: {problem.message}" if problem.path else problem.message for problem in found)
     return PydanticCustomError(REFUSAL, "{message}", {"message": message, "problems": found})
 
 
 def show(value: Any) -> str:
-    """A value as an error message shows it: short, and as it looks in YAML."""
+    """A value for an error message: short, and written as in YAML."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -59,6 +59,6 @@ def show(value: Any) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """`did you mean …? ` for the closest known name, or nothing."""
+    """`did you mean …? ` with the closest known name, or an empty text."""
     close = get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f"did you mean '{close[0]}'? " if close else ""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,254}")
 DEPENDENCY = re.compile(r"@latest|[A-Za-z0-9][\w.-]{0,254}(:(completed|ended))?")
-"""Another run, and how it must have ended."""
+"""Another run, and the end that is required of it."""
 SHM_SIZE = re.compile(r"[1-9][0-9]{0,14}[bkmgBKMG]?")
 _ASSET = re.compile(r"(?:azureml:)?([A-Za-z0-9][A-Za-z0-9_.-]*)(?:@latest|:[A-Za-z0-9_.-]+)?")
 
@@ -33,21 +33,21 @@ _OWNED_NAMES = frozenset(
     }
 )
 _OWNED_PREFIXES = ("MUSTER_", "OMPI_", "PMI_", "PMI2_", "PMIX_")
-# Open MPI's own settings, which tune a transport and describe no rank.
+# Open MPI's own settings, which tune a transport and do not describe a rank.
 _TUNING_PREFIXES = ("OMPI_MCA_", "PMIX_MCA_")
-# Which parts of Muster run in the rank's process: the job may choose.
+# The parts of Muster that run in the rank's process: the job may choose them.
 _HOOKS = "MUSTER_HOOKS"
 
 MPI_LAUNCHERS = frozenset({"mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "horovodrun", "deepspeed"})
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
 
 
-# What a job may ask of its container; the rest (mounts, privileges, network) is Muster's.
+# The arguments that a job may give its container; the rest (mounts, privileges, network) is up to Muster.
 CONTAINER_ARGS = ("--memory", "--memory-swap", "--cpus", "--cpuset-cpus", "--ulimit", "--pids-limit", "--cap-drop")
 
 
 def wrong_container_args(text: str) -> str:
-    """What of a job's arguments for its container cannot be taken; empty where all can."""
+    """Why a job's arguments for its container are not allowed; empty if all are."""
     try:
         words = shlex.split(text)
     except ValueError as error:
@@ -74,34 +74,34 @@ def is_owned_variable(name: str) -> bool:
 
 
 def cluster_name(compute: str) -> str | None:
-    """`NAME` out of `azureml:NAME` and the like; None where it is no name."""
+    """`NAME` from `azureml:NAME` and the like; None if it is not a name."""
     match = _ASSET.fullmatch(compute)
     return match.group(1) if match else None
 
 
 def environment_reference(text: str) -> str | None:
-    """`NAME`, `NAME:VERSION` or `NAME@latest` without `azureml:`; a registry address stays as it is."""
+    """`NAME`, `NAME:VERSION` or `NAME@latest` without `azureml:`; a registry address is unchanged."""
     if text.startswith("azureml://"):
         return text if len(text.split()) == 1 else None
     return text.removeprefix("azureml:") if _ASSET.fullmatch(text) else None
 
 
 SNAPSHOT = "snapshot"
-"""What stands before the digest of a folder that the client has sent."""
+"""The prefix for the digest of a folder that the client has uploaded."""
 
 
 def is_snapshot(path: str) -> bool:
-    """Whether a folder was sent already, and this is what it is known by."""
+    """Whether a folder is given as the digest of an earlier upload."""
     return path.startswith(f"{SNAPSHOT}:")
 
 
 def is_address(path: str) -> bool:
-    """Whether a path is something else than a local path: `azureml:…`, `https://…`, `models:/…`."""
+    """Whether a path is not a local path but an address: `azureml:…`, `https://…`, `models:/…`."""
     return path.startswith(("azureml:", "git@", "models:/", "runs:/")) or "://" in path
 
 
 def head_program(command: str | Sequence[str]) -> str:
-    """The program that a command starts with, without folder, variables or `exec`; empty where that is not plain."""
+    """The program that a command starts, without folder, variables or `exec`; empty if that is unclear."""
     if isinstance(command, str):
         try:
             words = shlex.split(command.strip().split("\n", 1)[0], comments=True)

@@ -1,4 +1,4 @@
-"""Which keys a job file may have where: the models' own, and those of Azure ML that mean nothing here."""
+"""The keys allowed in each section of a job file: the models' own, and those of Azure ML that mean nothing here."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ KINDS_THAT_CANNOT_RUN = {
     "finetuning": "Write a command job that does the training itself.",
     "distillation": "Write a command job that does the training itself.",
 }
-"""Kinds of jobs that Azure ML has and Muster cannot run yet, and what to do instead."""
+"""Kinds of jobs that Azure ML supports and Muster cannot run yet, with an alternative."""
 
 FILES_THAT_ARE_NO_JOBS = {
     "schedule": ("a schedule", "Let cron start the job: `muster run JOB.yml --detach`."),
@@ -53,7 +53,7 @@ FILES_THAT_ARE_NO_JOBS = {
     "deployment": ("a deployment", "Deploy it: `muster endpoint deploy --file FILE`."),
     "workspace": ("a workspace", "Make one here: `muster init`."),
 }
-"""Files of Azure ML that somebody may take for a job: what they are, and what is done with each."""
+"""Files of Azure ML that may be mistaken for a job, with what to do with each."""
 _PACKAGES = ("a list of packages", "Give it to a script or a job: `muster run train.py --environment FILE`.")
 
 _SECTIONS: dict[Path, tuple[type[BaseModel], ...]] = {
@@ -91,7 +91,7 @@ _HARMLESS: dict[Path, tuple[str, ...]] = {
     ("services", "*"): ("endpoint", "status", "error", "properties"),
     ("environment",): ("$schema", "version", "description", "tags", "properties", "os_type"),
 }
-"""Taken in silence: they describe, or are records that Azure ML writes itself."""
+"""Accepted silently: descriptions, or records that Azure ML writes itself."""
 
 _ON_THE_NODE = "where the data is on the node, which Muster decides: scripts get the path"
 _IGNORED: dict[Path, dict[str, str]] = {
@@ -107,7 +107,7 @@ _IGNORED: dict[Path, dict[str, str]] = {
     ("services", "*"): {"nodes": "more nodes than the first; services are on the node of rank 0"},
     ("environment",): {"inference_config": "for endpoints"},
 }
-"""Without a meaning here: one notice names them."""
+"""Without a meaning here: one notice lists them."""
 
 _SWEEP = "belongs to a sweep, and sweeps cannot run yet"
 _PIPELINE = "belongs to a pipeline, and pipelines cannot run yet"
@@ -136,7 +136,7 @@ _REFUSED: dict[Path, dict[str, tuple[str, str]]] = {
         "is_control": (_IN_A_PIPELINE, _REMOVE),
     },
 }
-"""Refused by name, with what to do."""
+"""Refused by name, with an alternative."""
 
 REFUSED_DISTRIBUTIONS = {
     "ray": "Start Ray by the command itself, once on each node: distribution {type: pytorch} gives NODE_RANK and "
@@ -169,7 +169,7 @@ CONTAINER_ARGS_LEFT_OUT = {
 
 
 def no_job(data: Mapping[str, Json]) -> tuple[str, str] | None:
-    """What a file is that is no job, and what is done with it; None for all others."""
+    """The kind of a file that is not a job, and what to do with it; None for all others."""
     schema = data.get("$schema")
     name = schema.rpartition("/")[2].lower() if isinstance(schema, str) else ""
     if "command" in data or "job" in name or "component" in name:
@@ -183,7 +183,7 @@ def no_job(data: Mapping[str, Json]) -> tuple[str, str] | None:
 
 
 def section_of(path: Path) -> Path:
-    """The section that a path lies in, with `*` for names that the user chose."""
+    """The section of a path, with `*` for names that the user chose."""
     if len(path) >= 2 and path[0] in ("inputs", "outputs", "services"):
         return (path[0], "*", *path[2:])
     if len(path) >= 2 and path[0] == "notify" and isinstance(path[1], int):
@@ -192,7 +192,7 @@ def section_of(path: Path) -> Path:
 
 
 def keys_allowed_at(path: Path, distribution: str = "") -> list[str]:
-    """Every key that the section at a path knows."""
+    """Every key that is allowed in the section at a path."""
     models = _SECTIONS.get(section_of(path), ())
     if path == ("distribution",) and distribution in DISTRIBUTIONS:
         models = (DISTRIBUTIONS[distribution],)
@@ -200,27 +200,27 @@ def keys_allowed_at(path: Path, distribution: str = "") -> list[str]:
 
 
 def is_harmless(path: Path) -> bool:
-    """Whether a key is taken in silence."""
+    """Whether a key is accepted silently."""
     return str(path[-1]) in _HARMLESS.get(section_of(path[:-1]), ())
 
 
 def ignored_reason(path: Path) -> str | None:
-    """What a key that has no meaning here is for; None where it has one."""
+    """The purpose of a key that has no meaning here; None if it has one."""
     return _IGNORED.get(section_of(path[:-1]), {}).get(str(path[-1]))
 
 
 def refused_key(path: Path) -> tuple[str, str] | None:
-    """Why a key of Azure ML's is refused, and what to do."""
+    """Why a key of Azure ML's is refused, and an alternative."""
     return _REFUSED.get(section_of(path[:-1]), {}).get(str(path[-1]))
 
 
 def harmless_keys() -> list[str]:
-    """Every key that is taken in silence, as a person writes it."""
+    """Every key that is accepted silently, as written by people."""
     return [_written(section, key) for section, keys in _HARMLESS.items() for key in keys]
 
 
 def ignored_keys() -> list[tuple[str, str]]:
-    """Every key that is left out with a notice, as a person writes it, and what it is for."""
+    """Every key that is left out with a notice, as written by people, with its purpose."""
     keys = [(_written(section, key), reason) for section, keys in _IGNORED.items() for key, reason in keys.items()]
     services = [(f"services.NAME.type: {kind}", reason) for kind, reason in SERVICES_LEFT_OUT.items()]
     words = ", ".join(name for name in CONTAINER_ARGS_LEFT_OUT if name != "--shm-size")
@@ -228,7 +228,7 @@ def ignored_keys() -> list[tuple[str, str]]:
 
 
 def refused_keys() -> list[tuple[str, str, str]]:
-    """Every key that is refused by name: why, and what to do."""
+    """Every key that is refused by name: the reason, and an alternative."""
     return [(_written(section, key), *said) for section, keys in _REFUSED.items() for key, said in keys.items()]
 
 

@@ -1,4 +1,4 @@
-"""The job: what a file, a command line or a program asks for, whole and fitting together."""
+"""The job: the request of a file, a command line or a program, complete and consistent."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from muster.job.refusal import REFUSAL, Problem, refusal, refusals, show
 from muster.wire.text import printable
 
 T = TypeVar("T")
-# Linux takes 128 KiB for one argument or variable; inputs and quotes are still to come.
+# Linux allows 128 KiB for one argument or variable; inputs and quotes are added later.
 MAX_TEXT_BYTES = 100_000
 
 
@@ -216,7 +216,7 @@ class JobSpec(Model):
             raise refusals(problems)
         tensorflow = self.distribution
         if isinstance(tensorflow, TensorFlow) and tensorflow.worker_count is not None:
-            # The model is frozen for its users; here it is still being made.
+            # The model is frozen for its users, but is still being built here.
             resources = self.resources.model_copy(update={"instance_count": tensorflow.worker_count})
             object.__setattr__(self, "resources", resources)
         return self

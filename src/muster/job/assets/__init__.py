@@ -1,1 +1,1 @@
-"""Files that describe data and where it lies."""
+"""Files that describe data and datastores."""

@@ -1,4 +1,4 @@
-"""Data asset files: a name, a version, and where the data lies."""
+"""Data asset files: a name, a version, and the location of the data."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from muster.wire.codec import Json
 _KEYS = ("name", "version", "type", "path", "description", "tags")
 _SILENT = ("$schema", "id", "creation_context", "properties", "latest_version", "auto_delete_setting")
 _TYPES = ("uri_file", "uri_folder", "mltable")
-# Files of the preview said it in other words.
+# Files of the preview used other keys.
 _OLDER = {"local_path": "path", "file": "path", "folder": "path", "paths": "path"}
 
 
 @dataclass(frozen=True)
 class DataFile:
-    """What a data asset's file says."""
+    """The content of a data asset's file."""
 
     name: str
     path: str
-    """An absolute path of this machine, or an address."""
+    """An absolute path on this machine, or an address."""
     type: str | None = None
     version: str | None = None
     description: str | None = None
@@ -31,7 +31,7 @@ class DataFile:
 
 
 def read_data_file(file: Path, name: str | None = None) -> DataFile:
-    """Read a data asset's file; raises JobError that names the file and the key."""
+    """Read a data asset's file; raises JobError with the file and the key."""
     values = read_asset_file(file, "data file", (*_KEYS, *_OLDER), _SILENT)
     given, path = name or values.get("name"), _path(values)
     if not isinstance(given, str):
@@ -52,7 +52,7 @@ def read_data_file(file: Path, name: str | None = None) -> DataFile:
 
 
 def _path(values: Mapping[str, Json]) -> Json:
-    """Where the data lies, also where the preview's words say so."""
+    """The location of the data, also under the preview's keys."""
     found = next((values[key] for key in ("path", *_OLDER) if key in values), None)
     if isinstance(found, list) and len(found) == 1:
         found = found[0]

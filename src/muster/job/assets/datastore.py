@@ -1,4 +1,4 @@
-"""Datastore files: an account of Azure's storage, what of it, and what opens it."""
+"""Datastore files: an Azure storage account, the part of it to use, and the credentials."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _REFUSED = {
 
 @dataclass(frozen=True)
 class _Kind:
-    """How a type of Azure ML's is said here."""
+    """The counterpart of a type of Azure ML's."""
 
     kind: str
     service: str
     place: str
-    """The key that says which part of the account."""
+    """The key that names the part of the account."""
     option: str
     hierarchical: bool = False
 
@@ -48,7 +48,7 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class DatastoreFile:
-    """What a datastore's file says, in Muster's words."""
+    """The content of a datastore's file, in Muster's vocabulary."""
 
     name: str
     kind: str
@@ -58,13 +58,13 @@ class DatastoreFile:
 
 
 def read_datastore_file(file: Path, name: str | None = None) -> DatastoreFile:
-    """Read a datastore's file; raises JobError that names the file and the key."""
+    """Read a datastore's file; raises JobError with the file and the key."""
     sections = {"credentials": _CREDENTIALS}
     return datastore_of(str(file), read_asset_file(file, "datastore file", _KEYS, _SILENT, sections), name)
 
 
 def datastore_of(where: str, values: Mapping[str, Json], name: str | None = None) -> DatastoreFile:
-    """A datastore out of its values; errors say where they stand."""
+    """A datastore from its values; errors start with `where`."""
     given, kind = name or values.get("name"), str(values.get("type") or "").lower()
     if kind in _REFUSED:
         reason, hint = _REFUSED[kind]
@@ -97,7 +97,7 @@ def datastore_of(where: str, values: Mapping[str, Json], name: str | None = None
 
 
 def _credential(where: str, given: Mapping[str, Json]) -> tuple[dict[str, str], dict[str, Json]]:
-    """What is sealed, and what may be seen."""
+    """The secret part of the credentials, and the part that may be shown."""
     if given.get("certificate") or given.get("thumbprint"):
         raise JobError(
             f"{where}: credentials.certificate: certificates open no storage here",
@@ -109,7 +109,7 @@ def _credential(where: str, given: Mapping[str, Json]) -> tuple[dict[str, str], 
 
 
 def _endpoint(where: str, account: str, service: str, values: Mapping[str, Json]) -> str | None:
-    """The service's address; Azure ML names its domain alone, and `wasbs` or `abfss` for its protocol."""
+    """The service's address; Azure ML gives only its domain, and `wasbs` or `abfss` as its protocol."""
     protocol, domain = str(values.get("protocol") or "https").lower(), values.get("endpoint")
     if protocol not in ("https", "http", "wasbs", "wasb", "abfss", "abfs"):
         raise JobError(f"{where}: protocol: {protocol!r} is not known", "Write https, or http for a test.")

@@ -1,1 +1,1 @@
-"""Files of endpoints and their deployments, online and batch, as Azure ML writes them."""
+"""Files of endpoints and their deployments, online and batch, in Azure ML's format."""

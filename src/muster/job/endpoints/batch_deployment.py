@@ -1,4 +1,4 @@
-"""Batch deployments as Azure ML writes them: what is scored with which model and script, and how."""
+"""Batch deployments in Azure ML's format: the model, the script, and how data is scored."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ _USUAL_FILES = 10
 
 @dataclass(frozen=True)
 class BatchDeployment:
-    """What a batch deployment's file says."""
+    """The content of a batch deployment's file."""
 
     name: str | None
     endpoint: str | None
     model: str | None
     """A reference, or a local path."""
     code: Path | None
-    """The folder that is sent; the settings name the script in it."""
+    """The folder to upload; the settings name the script in it."""
     settings: BatchSettings
     environment: Json
     compute: str | None
@@ -59,15 +59,15 @@ class BatchDeployment:
 
 
 def read_batch_deployment(file: Path) -> BatchDeployment:
-    """Read a batch deployment; raises JobError that names the file and the key."""
+    """Read a batch deployment; raises JobError with the file and the key."""
     return batch_deployment_of(file, read_asset_file(file, "batch deployment", _KEYS, _SILENT, _SECTIONS))
 
 
 def batch_deployment_of(file: Path, values: Mapping[str, Json]) -> BatchDeployment:
-    """A deployment out of its values; paths are relative to the file's folder, and errors name the file."""
+    """A deployment from its values; paths are relative to the file's folder, and errors name the file."""
     if values.get("type") not in (None, "model"):
         raise JobError(f"{file}: type: {values['type']!r} cannot be scored", "Only deployments of models can.")
-    # Older files have at their root what newer ones have below `settings`.
+    # Older files have at the top level what newer ones have under `settings`.
     settings = {**values, **mapping(values, "settings")}
     nodes = mapping(values, "resources").get("instance_count", settings.get("instance_count"))
     script, code = _script(file, mapping(values, "code_configuration"))
@@ -95,7 +95,7 @@ def _settings(file: Path, given: Mapping[str, Json], script: str) -> BatchSettin
     try:
         return BatchSettings(
             script,
-            # Scripts of Azure ML open tables themselves: they get the paths of files, whatever those are.
+            # Scripts of Azure ML open tables themselves: they get the paths of files of any format.
             format="files" if script else "",
             mini_batch_size=_whole(file, "mini_batch_size", given.get("mini_batch_size"), 1, default=size),
             output_action=_ACTIONS[action],
@@ -130,7 +130,7 @@ def _model(file: Path, given: Json) -> str | None:
 
 
 def _script(file: Path, given: Mapping[str, Json]) -> tuple[str, Path | None]:
-    """The script as it is named in the folder of its code, and that folder."""
+    """The script's path in the folder of its code, and that folder."""
     if not given:
         return "", None
     code, script = given.get("code"), given.get("scoring_script")

@@ -1,4 +1,4 @@
-"""Batch endpoint files: a name, words about it, the deployment that requests go to."""
+"""Batch endpoint files: a name, a description, tags, and the default deployment."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _AUTH_MODES = ("aad_token",)
 
 @dataclass(frozen=True)
 class BatchEndpointFile:
-    """What a batch endpoint's file says."""
+    """The content of a batch endpoint's file."""
 
     name: str
     description: str | None = None
@@ -30,13 +30,13 @@ class BatchEndpointFile:
 
 
 def read_batch_endpoint_file(file: Path, name: str | None = None) -> BatchEndpointFile:
-    """Read a batch endpoint's file; raises JobError that names the file and the key."""
+    """Read a batch endpoint's file; raises JobError with the file and the key."""
     values = read_asset_file(file, "batch endpoint", _KEYS, _SILENT, {"defaults": _DEFAULTS})
     return batch_endpoint_of(file, values, name)
 
 
 def batch_endpoint_of(file: Path, values: Mapping[str, Json], name: str | None = None) -> BatchEndpointFile:
-    """A batch endpoint out of its values; errors name the file."""
+    """A batch endpoint from its values; errors name the file."""
     given = name or values.get("name")
     if not isinstance(given, str):
         raise JobError(f"{file}: `name` is missing, or is no text", "Write name: my-endpoint, or give the name.")

@@ -13,24 +13,24 @@ from muster.wire.codec import Json, to_json
 from muster.wire.serving.batch import DEPLOYMENT_TAG, ENDPOINT_TAG, BatchRequest, BatchSettings
 
 RESULT = "result"
-"""The output that holds the results."""
+"""The output with the results."""
 DATA = "data"
-"""The input that is scored."""
+"""The input to score."""
 _MODULE = "muster.scoring.batch"
 _OVERRIDES = ("output_file", "mini_batch_size", "error_threshold", "max_retries", "timeout_s")
-"""Settings that a request may give another value than its deployment."""
+"""Settings of the deployment that a request may change."""
 
 
 @dataclass(frozen=True)
 class BatchScoring:
-    """One batch scoring to be run."""
+    """One batch scoring to run."""
 
     data: str | None
     """None: each request of a batch endpoint names its own."""
     data_type: str = "uri_folder"
     model: ModelInput | None = None
     code: Path | None = None
-    """The folder that is sent; the settings name the script in it."""
+    """The folder to upload; the settings name the script in it."""
     settings: BatchSettings = field(default_factory=BatchSettings)
     output: str | None = None
     """An address in a datastore; None: kept with the run."""
@@ -56,20 +56,20 @@ def job_of(scoring: BatchScoring) -> dict[str, Json]:
         "inputs": inputs,
         "environment_variables": {**variables_of(models), **scoring.variables},
         "outputs": {RESULT: output},
-        # A rank that is killed costs an attempt, and the next one goes on from what was scored.
+        # A rank that is killed costs an attempt, and the next one resumes after the finished mini-batches.
         "retry": {"user_error": scoring.retries, "on_codes": ["signal", "host_oom"]},
     }
 
 
 def command_of(settings: BatchSettings) -> list[Json]:
-    """What every rank runs; the settings travel as one argument."""
+    """The command of every rank; the settings are passed as one argument."""
     return ["python", "-m", _MODULE, json.dumps(to_json(settings))]
 
 
 def job_of_request(
     spec: Mapping[str, Json], settings: BatchSettings, request: BatchRequest, endpoint: str, deployment: str
 ) -> dict[str, Json]:
-    """The job of one request to a batch endpoint: that of its deployment, with the request's data and changes."""
+    """The job for one request to a batch endpoint: that of its deployment, with the request's data and changes."""
     chosen = {name: value for name in _OVERRIDES if (value := getattr(request, name)) is not None}
     try:
         changed = replace(settings, **chosen)

@@ -1,4 +1,4 @@
-"""Online deployment files: a model, a script, an environment, how many replicas, how requests are taken."""
+"""Online deployment files: a model, a script, an environment, the number of replicas, limits of requests."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OF_THE_SERVER = {
     "SCORING_TIMEOUT_MS": "request_settings.request_timeout_ms says how long a request may take",
     "WORKER_PRELOAD": "each replica loads the model itself",
 }
-"""What Azure ML's inference server reads, beside AML_CORS_ORIGINS."""
+"""The variables that Azure ML's inference server reads, besides AML_CORS_ORIGINS."""
 _PROBE = ("period", "initial_delay", "timeout", "success_threshold", "failure_threshold")
 _SCALE = ("type", "min_instances", "max_instances", "target_utilization_percentage", "polling_interval", "idle_s")
 _LIMITS = ("request_timeout_ms", "max_concurrent_requests_per_instance", "max_queue_wait_ms")
@@ -54,19 +54,19 @@ _REFUSED: Mapping[str, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class Scaling:
-    """How many replicas there are."""
+    """The number of replicas, and how it follows the load."""
 
     least: int = 1
     most: int = 1
     target_percent: int = 70
     polling_s: float = 1.0
     idle_s: float = 30.0
-    """How long fewer must be enough before one is ended."""
+    """How long fewer replicas must be enough before one is ended."""
 
 
 @dataclass(frozen=True)
 class Probe:
-    """How it is found out whether a replica lives."""
+    """How replicas are checked for life."""
 
     period_s: float = 10.0
     delay_s: float = 10.0
@@ -76,7 +76,7 @@ class Probe:
 
 @dataclass(frozen=True)
 class Collecting:
-    """What is kept of requests."""
+    """The requests and answers to keep."""
 
     collections: tuple[str, ...] = ()
     sampling_rate: float = 1.0
@@ -86,7 +86,7 @@ class Collecting:
 
 @dataclass(frozen=True)
 class DeploymentFile:
-    """What an online deployment's file says."""
+    """The content of an online deployment's file."""
 
     name: str
     endpoint: str
@@ -94,15 +94,15 @@ class DeploymentFile:
     """A reference, or a local path."""
     script: Path | None
     code: Path | None
-    """The folder that is sent; the script is named relative to it."""
+    """The folder to upload; the script is named relative to it."""
     environment: Json
     variables: Mapping[str, str]
     compute: str | None
     gpus: float | None
-    """Of its node; below 1: this part of one GPU."""
+    """GPUs of its node; below 1: this part of one GPU."""
     scaling: Scaling
     limits: RequestLimits
-    """`idempotent` as it is written; see `says_idempotent`."""
+    """`idempotent` as given in the file; see `says_idempotent`."""
     says_idempotent: bool
     probe: Probe = field(default_factory=Probe)
     max_batch: int = 1
@@ -112,20 +112,20 @@ class DeploymentFile:
     notices: tuple[str, ...] = ()
     collecting: Collecting = field(default_factory=Collecting)
     nodes: int = 1
-    """Replicas are shared out between so many."""
+    """The number of nodes that share the replicas."""
     more_models: tuple[ModelInput, ...] = ()
-    """Of services of v1, which may have several."""
+    """For services of v1, which may have several models."""
 
 
 def read_deployment_file(file: Path, endpoint: str | None = None, name: str | None = None) -> DeploymentFile:
-    """Read an online deployment's file; raises JobError that names the file and the key."""
+    """Read an online deployment's file; raises JobError with the file and the key."""
     return deployment_of(file, read_asset_file(file, "online deployment", _KEYS, _SILENT, _SECTIONS), endpoint, name)
 
 
 def deployment_of(
     file: Path, values: Mapping[str, Json], endpoint: str | None = None, name: str | None = None
 ) -> DeploymentFile:
-    """A deployment out of its values; paths are relative to the file's folder, and errors name the file."""
+    """A deployment from its values; paths are relative to the file's folder, and errors name the file."""
     for key, (why, hint) in _REFUSED.items():
         if values.get(key) is not None:
             raise refuse(file, key, why, hint)
@@ -200,7 +200,7 @@ def _script(file: Path, values: Mapping[str, Json]) -> tuple[Path | None, Path |
 
 
 def _environment(file: Path, values: Mapping[str, Json], script: Path | None) -> Json:
-    """What the replicas run in. Where a script answers, a server of the image's own is of no use."""
+    """The environment of the replicas. If a script answers, an image's own server is not needed."""
     given = values.get("environment")
     if not isinstance(given, Mapping) or given.get(_OWN_SERVER) is None:
         return given

@@ -1,4 +1,4 @@
-"""Online endpoint files: a name, who may ask, how the traffic is shared out."""
+"""Online endpoint files: a name, the kind of credentials, the shares of the traffic."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SILENT = ("$schema", "id", "scoring_uri", "openapi_uri", "provisioning_state", 
 
 @dataclass(frozen=True)
 class EndpointFile:
-    """What an online endpoint's file says."""
+    """The content of an online endpoint's file."""
 
     name: str
     description: str | None = None
@@ -35,12 +35,12 @@ class EndpointFile:
 
 
 def read_endpoint_file(file: Path, name: str | None = None) -> EndpointFile:
-    """Read an online endpoint's file; raises JobError that names the file and the key."""
+    """Read an online endpoint's file; raises JobError with the file and the key."""
     return endpoint_of(file, read_asset_file(file, "online endpoint", _KEYS, _SILENT), name)
 
 
 def endpoint_of(file: Path, values: Mapping[str, Json], name: str | None = None) -> EndpointFile:
-    """An endpoint out of its values; errors name the file."""
+    """An endpoint from its values; errors name the file."""
     given = name or values.get("name")
     if not isinstance(given, str):
         raise JobError(f"{file}: `name` is missing, or is no text", "Write name: my-endpoint, or give the name.")

@@ -1,4 +1,4 @@
-"""Models as inputs of jobs that serve or score, and what they are called where scripts look for them. Pure."""
+"""Models as inputs of jobs that serve or score, and their names for scripts that look for them. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from muster.wire.codec import Json
 
 MODELS = "SERVED_MODELS"
-"""The variable that tells `muster.scoring` what the models are called: input to name, version and folder."""
+"""The variable with the models for `muster.scoring`: input to name, version and folder."""
 
 
 @dataclass(frozen=True)
@@ -17,31 +17,31 @@ class ModelInput:
     """One model of a job."""
 
     source: str
-    """A reference with its version, an address, or a local path."""
+    """A reference with a version, an address, or a local path."""
     name: str = ""
     version: str = "1"
     own_name: str = ""
-    """What the file or folder was called where it comes from: a folder has this name below AZUREML_MODEL_DIR."""
+    """The original name of the file or folder: a folder has this name below AZUREML_MODEL_DIR."""
 
     @staticmethod
     def at(path: str) -> ModelInput:
-        """One that is not registered."""
+        """A model that is not registered."""
         own = last_part(path)
         return ModelInput(path, own, "1", own)
 
 
 def last_part(path: str) -> str:
-    """The name of a file or folder, of a path or an address."""
+    """The name of a file or folder, from a path or an address."""
     return path.rstrip("/").rpartition("/")[2]
 
 
 def inputs_of(models: Sequence[ModelInput]) -> dict[str, Json]:
-    """The inputs of a job that has these models."""
+    """The inputs of a job with these models."""
     return {key: {"type": "custom_model", "path": model.source} for key, model in _keyed(models).items()}
 
 
 def variables_of(models: Sequence[ModelInput]) -> dict[str, Json]:
-    """The variables of such a job."""
+    """The variables of a job with these models."""
     told = {key: [model.name, model.version, model.own_name] for key, model in _keyed(models).items()}
     return {MODELS: json.dumps(told)} if told else {}
 

@@ -1,4 +1,4 @@
-"""Values of these files: numbers, durations, mappings of texts; each wrong one is named."""
+"""Values of these files: numbers, durations, mappings of texts; each error names its key."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def refuse(file: Path, key: str, why: str, hint: str) -> JobError:
 
 
 def section(file: Path, values: Mapping[str, Json], key: str, keys: Sequence[str]) -> Mapping[str, Json]:
-    """A mapping below a key, with no other keys than these; empty where there is none."""
+    """A mapping under a key, with only these keys; empty if there is none."""
     found = values.get(key.rpartition(".")[2])
     if found is None:
         return {}
@@ -34,7 +34,7 @@ def section(file: Path, values: Mapping[str, Json], key: str, keys: Sequence[str
 
 
 def whole(file: Path, key: str, given: Json, default: int, least: int = 0, most: int | None = None) -> int:
-    """A whole number, also as text."""
+    """A whole number, also given as text."""
     value = default if given is None else given
     if isinstance(value, str) and value.isdecimal():
         value = int(value)
@@ -47,7 +47,7 @@ def whole(file: Path, key: str, given: Json, default: int, least: int = 0, most:
 
 
 def seconds(file: Path, key: str, given: Json, default: float) -> float:
-    """A number of seconds, also as an ISO 8601 duration such as PT10S."""
+    """A number of seconds, also given as an ISO 8601 duration such as PT10S."""
     if given is None:
         return default
     found = _DURATION.fullmatch(given) if isinstance(given, str) else None
@@ -78,7 +78,7 @@ def texts(file: Path, key: str, values: Mapping[str, Json]) -> dict[str, str]:
 
 
 def mappings(file: Path, key: str, given: Json) -> dict[str, Mapping[str, Json]]:
-    """A mapping of mappings; empty where there is none."""
+    """A mapping of mappings; empty if there is none."""
     if given is not None and not isinstance(given, Mapping):
         raise refuse(file, key, f"{given!r} is no mapping", "Write its names below it.")
     found = {}

@@ -1,1 +1,1 @@
-"""Other launchers' command lines and batch scripts as job files. Pure: texts in, a job and notices out."""
+"""Other launchers' command lines and batch scripts as job files. Pure: from texts to a job and notices."""

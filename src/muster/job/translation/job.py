@@ -1,4 +1,4 @@
-"""The job that a command line or a batch script stands for, and its text."""
+"""The job that corresponds to a command line or a batch script, and its text."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ Kind = Literal["pytorch", "mpi"]
 
 @dataclass(frozen=True)
 class Translated:
-    """One job, and what its author should know about it."""
+    """One job, with notices for its author."""
 
     command: str
-    """For bash, in each rank."""
+    """Run by bash in each rank."""
     nodes: int = 1
     per_node: int | None = None
-    """None: one process, which is no rank of anything."""
+    """None: one process without ranks."""
     kind: Kind = "pytorch"
     gpus_per_node: int | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     timeout_s: int | None = None
     name: str | None = None
-    """For people."""
+    """A name for people."""
     experiment: str | None = None
     code: str = "."
     retries: int = 0

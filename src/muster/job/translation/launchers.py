@@ -192,28 +192,28 @@ _MODULES = ("torch.distributed.run", "torch.distributed.launch", "accelerate.com
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What is known before a launcher's own words: by a batch script, or by an outer launcher."""
+    """What is known from outside a launcher's own options: from a batch script, or from an outer launcher."""
 
     nodes: int | None = None
     per_node: int | None = None
     variables: Mapping[str, str] = field(default_factory=dict)
-    """Of the shell in which it would run."""
+    """The variables of the shell in which it would run."""
 
     def number(self, parsed: Parsed, name: str, launcher: str) -> int | None:
-        """A count that may be one of the batch system's variables."""
+        """A count that may be given as a variable of the batch system."""
         text = parsed.given.get(name)
         if text is not None:
             parsed.given[name] = self.filled(text)
         return parsed.number(name, launcher)
 
     def filled(self, text: str) -> str:
-        """A text that is one variable, as what it stands for."""
+        """A text, or the value of the variable that it consists of."""
         name = text.removeprefix("$").strip("{}")
         return self.variables.get(name, text) if text.startswith("$") else text
 
 
 def is_launcher(arguments: Sequence[str]) -> bool:
-    """Whether a command line is that of a launcher; a Python is one where it runs the module of one."""
+    """Whether a command line starts a launcher; a Python is one if it runs a launcher's module."""
     name = arguments[0].rpartition("/")[2] if arguments else ""
     if name in ("python", "python3"):
         return list(arguments[1:2]) == ["-m"] and "".join(arguments[2:3]) in _MODULES
@@ -221,19 +221,19 @@ def is_launcher(arguments: Sequence[str]) -> bool:
 
 
 def from_arguments(arguments: Sequence[str], variables: Mapping[str, str]) -> Translated:
-    """The job of a command line that a shell has taken apart."""
+    """The job of a command line that a shell has already split."""
     job = translate(quoted(arguments), Surroundings(variables=variables))
     scripts = [argument for argument in arguments[1:] if argument.endswith(".py")]
     return job if job.name or not scripts else replace(job, name=scripts[0].rpartition("/")[2].removesuffix(".py"))
 
 
 def from_line(line: str, around: Surroundings) -> Translated:
-    """The job of a line of a script."""
+    """The job for a line of a script."""
     return translate(split(line), around)
 
 
 def translate(words: Sequence[str], around: Surroundings) -> Translated:
-    """The job of a command line; one without a launcher is one process on each node. JobError where it is none."""
+    """The job of a command line; without a launcher, one process on each node. Raises JobError if there is none."""
     launch = _LAUNCHERS.get(program(words))
     if launch is None:
         many = around.nodes is not None or around.per_node is not None
@@ -263,7 +263,7 @@ def _torch(parsed: Parsed, around: Surroundings, adds_local_rank: bool) -> Trans
 
 
 def _python(words: Sequence[str], around: Surroundings) -> Translated:
-    """`python -m torch.distributed.run` and its like; any other Python is a plain command."""
+    """`python -m torch.distributed.run` and the like; any other Python is a plain command."""
     inner = [value(word) for word in words[1:3]]
     if inner == ["-m", "torch.distributed.run"]:
         return _torch(parse(words[3:], _TORCHRUN), around, adds_local_rank=False)
@@ -352,7 +352,7 @@ def _srun(words: Sequence[str], around: Surroundings) -> Translated:
 
 
 def gpus_of(text: str | None) -> int | None:
-    """The number in `4`, `a100:4`, `gpu:4` or `gpu:a100:4`; None where there are no GPUs."""
+    """The number in `4`, `a100:4`, `gpu:4` or `gpu:a100:4`; None if there are no GPUs."""
     if not text:
         return None
     for part in text.split(","):
@@ -366,7 +366,7 @@ def gpus_of(text: str | None) -> int | None:
 
 
 def _shared(parsed: Parsed, around: Surroundings, per_node: int | None, launcher: str) -> tuple[int, int]:
-    """How many nodes, and ranks on each, a total and hosts mean."""
+    """The number of nodes, and of ranks on each, from a total and the hosts."""
     total = around.number(parsed, "total", launcher)
     hosts = [host for host in parsed.given.get("hosts", "").split(",") if host]
     slots = {int(host.rpartition(":")[2]) for host in hosts if host.rpartition(":")[2].isdigit() and ":" in host}
@@ -404,7 +404,7 @@ def _mapped(parsed: Parsed) -> int | None:
 
 
 def _script(parsed: Parsed, extra: Sequence[str] = ()) -> str:
-    """What each rank runs: a script, a module, or a program as it is."""
+    """The command of each rank: a script, a module, or a program as given."""
     first, *others = parsed.rest
     start = [] if "plain" in parsed.given else ["python", "-m"] if "module" in parsed.given else ["python"]
     return " ".join([*start, first, *extra, *others])

@@ -1,4 +1,4 @@
-"""Options in front of a command: which are known, which take a value, and what is done about each."""
+"""Options in front of a command: which are known, which take a value, and what happens to each."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from muster.job.translation.words import value
 
 @dataclass(frozen=True)
 class Grammar:
-    """The options of one launcher. Names are as they are typed, with `-` for `_`."""
+    """The options of one launcher. Names are as typed, with `-` for `_`."""
 
     launcher: str
     valued: Mapping[str, str] = field(default_factory=dict)
-    """Options that take a value, and what they are called here."""
+    """Options that take a value, with their names here."""
     flags: Mapping[str, str] = field(default_factory=dict)
-    """Options that take none."""
+    """Options without a value."""
     unneeded: Mapping[str, bool] = field(default_factory=dict)
-    """What Muster sees to itself; True: it takes a value."""
+    """Options for what Muster does itself; True: it takes a value."""
     meaningless: Mapping[str, str] = field(default_factory=dict)
-    """What has no counterpart, and what to do instead."""
+    """Options without a counterpart, with an alternative."""
     pairs: frozenset[str] = frozenset()
     """Options that take two values."""
 
 
 @dataclass
 class Parsed:
-    """What stood in front of the command, and the command."""
+    """The options in front of the command, and the command."""
 
     given: dict[str, str] = field(default_factory=dict)
     repeated: dict[str, list[str]] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class Parsed:
     rest: Sequence[str] = ()
 
     def number(self, name: str, launcher: str, default: int | None = None) -> int | None:
-        """A count; JobError for what is none."""
+        """A count; raises JobError if it is not one."""
         text = self.given.get(name)
         if text is None:
             return default
@@ -46,7 +46,7 @@ class Parsed:
 
 
 def parse(words: Sequence[str], grammar: Grammar) -> Parsed:
-    """Take the options of a launcher off a command line. JobError for what has no meaning here."""
+    """Split the options of a launcher from a command line. Raises JobError for those without a meaning here."""
     parsed = Parsed()
     index = 0
     while index < len(words):
@@ -72,7 +72,7 @@ def parse(words: Sequence[str], grammar: Grammar) -> Parsed:
 
 
 def _known(name: str, attached: str, equals: str, grammar: Grammar) -> tuple[str, str, str]:
-    """The option's name in the grammar's spelling; a short one may have its value glued to it."""
+    """The option's name in the grammar's spelling; a short one may have its value attached."""
     spelled = name if len(name) == 2 else name.replace("_", "-")
     every = {*grammar.valued, *grammar.flags, *grammar.unneeded, *grammar.meaningless, *grammar.pairs}
     if spelled not in every and not name.startswith("--") and name[:2] in grammar.valued and len(name) > 2:

@@ -1,4 +1,4 @@
-"""Batch scripts of Slurm as job files: `#SBATCH` lines, and the one command that the script starts."""
+"""Slurm batch scripts as job files: `#SBATCH` lines, and the only command that the script starts."""
 
 from __future__ import annotations
 
@@ -106,10 +106,10 @@ _TIMES = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
 
 @dataclass
 class _Script:
-    """What the script's lines come to, while they are read."""
+    """The parts of the script, collected while its lines are read."""
 
     options: dict[str, tuple[str, int]] = field(default_factory=dict)
-    """By name: the value, and the line."""
+    """By name: the value, and the line number."""
     env: dict[str, str] = field(default_factory=dict)
     before: list[str] = field(default_factory=list)
     """Lines that each rank runs first."""
@@ -118,7 +118,7 @@ class _Script:
 
 
 def from_sbatch(text: str, source: str = "the script") -> Translated:
-    """The job of a batch script; JobError with the line where it has no meaning here."""
+    """The job of a batch script; raises JobError with the line that has no meaning here."""
     script = _Script()
     for number, line in _lines(text):
         try:
@@ -144,7 +144,7 @@ def from_sbatch(text: str, source: str = "the script") -> Translated:
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines with their numbers; one that ends with a backslash goes on in the next."""
+    """Lines with their numbers; a backslash at the end continues a line in the next one."""
     pending, begin = "", 0
     for number, line in enumerate(text.splitlines(), 1):
         begin = begin or number
@@ -235,7 +235,7 @@ def _not_one(script: _Script, source: str) -> JobError:
 
 
 def _counts(script: _Script, source: str) -> tuple[int, int | None]:
-    """Nodes, and tasks on each where the script says so."""
+    """The number of nodes, and of tasks on each if the script gives one."""
     nodes = _number(script, "--nodes", source)
     per_node = _number(script, "--ntasks-per-node", source)
     total = _number(script, "--ntasks", source)
@@ -260,7 +260,7 @@ def _number(script: _Script, name: str, source: str) -> int | None:
 
 
 def _gpus(script: _Script, nodes: int, per_node: int | None) -> int | None:
-    """GPUs on each node."""
+    """The number of GPUs on each node."""
     given = {name: gpus_of(script.options[name][0]) for name in ("--gpus-per-node", "--gres") if name in script.options}
     if found := next((count for count in given.values() if count), None):
         return found
@@ -272,7 +272,7 @@ def _gpus(script: _Script, nodes: int, per_node: int | None) -> int | None:
 
 
 def _variables(nodes: int, per_node: int | None, script: _Script) -> Mapping[str, str]:
-    """What the script's own variables stand for in the options of its launcher."""
+    """The values of the script's own variables in the options of its launcher."""
     gpus = _gpus(script, nodes, per_node)
     known = {"SLURM_NNODES": nodes, "SLURM_JOB_NUM_NODES": nodes, "SLURM_NTASKS_PER_NODE": per_node or 1}
     known |= {"SLURM_NTASKS": nodes * (per_node or 1), "SLURM_TASKS_PER_NODE": per_node or 1}
@@ -293,7 +293,7 @@ def _renamed(line: str, script: _Script) -> str:
 
 
 def _filled(line: str, variables: Mapping[str, str]) -> str:
-    """A line with figures in place of Slurm's variables for them."""
+    """A line with numbers in place of Slurm's variables for them."""
     slurm = {name: number for name, number in variables.items() if name.startswith("SLURM_")}
     return _USED.sub(lambda match: slurm.get(match[1], match[0]), line)
 
@@ -329,12 +329,12 @@ def _whole(script: _Script, job: Translated, source: str) -> Translated:
 
 
 def _is_plain(command: str) -> bool:
-    """Whether a shell can become the command: no pipes, no list of commands."""
+    """Whether a shell can replace itself by the command: no pipes, no list of commands."""
     return not any(char in command for char in "|;&<>")
 
 
 def seconds(text: str, where: str) -> int:
-    """What Slurm means by `30`, `30:00`, `1:30:00`, `2-0`, `2-12:30` and the like."""
+    """The seconds in Slurm's `30`, `30:00`, `1:30:00`, `2-0`, `2-12:30` and the like."""
     match = _TIMES.fullmatch(text)
     if not match:
         raise JobError(f"{where}: --time {text} is no time", "Write minutes, HH:MM:SS or D-HH:MM:SS.")

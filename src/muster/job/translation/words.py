@@ -1,4 +1,4 @@
-"""A command line as a shell would split it, each word as it stands there: quotes and variables are for the rank."""
+"""Splits a command line like a shell, but keeps each word as written: quotes and variables are for the rank."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _QUOTES = "'\""
 
 
 def split(line: str) -> list[str]:
-    """The words of a line, raw: `"a b"` and `$(hostname -s)` are one each."""
+    """The words of a line, as written: `"a b"` and `$(hostname -s)` are one each."""
     words: list[str] = []
     word, depth, quote = "", 0, ""
     escaped = False
@@ -40,12 +40,12 @@ def split(line: str) -> list[str]:
 
 
 def quoted(arguments: Iterable[str]) -> list[str]:
-    """Arguments that a shell has taken apart already, as words again."""
+    """Arguments that a shell has already split, as words again."""
     return [shlex.quote(argument) for argument in arguments]
 
 
 def value(word: str) -> str:
-    """What a word means without its quotes; variables stay as they are."""
+    """The value of a word without its quotes; variables are unchanged."""
     try:
         return "".join(shlex.split(word)) if word else ""
     except ValueError:
@@ -53,5 +53,5 @@ def value(word: str) -> str:
 
 
 def program(words: Sequence[str]) -> str:
-    """The name of what a command starts, without its folder."""
+    """The name of the program that a command starts, without its folder."""
     return value(words[0]).rpartition("/")[2] if words else ""
