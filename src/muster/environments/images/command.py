@@ -99,7 +99,7 @@ def _user(engine: Engine, host: Host) -> list[str]:
 
 
 def _devices(engine: Engine, host: Host) -> list[str]:
-    """GPUs (all of them: CUDA_VISIBLE_DEVICES selects, as outside) and RDMA's devices and limits."""
+    """GPUs (all of them: CUDA_VISIBLE_DEVICES selects, as outside), and RDMA with its locked memory."""
     options: list[str] = []
     if host.gpus:
         options += ["--device", "nvidia.com/gpu=all"] if engine.kind == PODMAN else ["--gpus", "all"]

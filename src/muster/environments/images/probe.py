@@ -62,7 +62,7 @@ class Contents:
     """What its mpirun prints as its version."""
     env: Mapping[str, str]
     executable: str = "python3"
-    """Its Python, by the path it has itself."""
+    """The path of its Python, as that itself reports it."""
     library: Mapping[str, str] = field(default_factory=dict)
     """The MPI library that its Python loads (`text`), and through which module (`by`)."""
 
