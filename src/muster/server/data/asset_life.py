@@ -1,4 +1,4 @@
-"""The later life of data assets: what uses them, archived, removed."""
+"""Data assets after their creation: uses, archiving and removal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from muster.wire import states
 from muster.wire.data.assets import AssetUses, AssetView
 
 _NAMED = 10
-"""As many runs are named."""
+"""The most runs that are named."""
 
 
 def archive(transaction: Transaction, name: str, version: str, archived: bool) -> AssetView:

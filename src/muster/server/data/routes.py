@@ -44,7 +44,7 @@ T = TypeVar("T")
 ReadRunData = Annotated[str, run_for(Action.READ_DATA)]
 
 _NAMED = 20
-"""As many links that lead out of a datastore are named."""
+"""The most links out of a datastore that are named."""
 router = APIRouter(tags=["data"])
 
 
@@ -232,13 +232,13 @@ async def delete_data(store: str, path: str, request: Request, context: ContextO
 
 @router.post("/access/read", dependencies=[needs(Action.READ_DATA)])
 async def open_to_read(body: NewAccess, request: Request, context: ContextOf, caller: CallerOf) -> OpenedAccess:
-    """The caller's own way to read files of a folder: straight from the storage where that can be."""
+    """The caller's own access to read files of a folder: directly from the storage where possible."""
     return await _opened(context, request, body, READ, caller)
 
 
 @router.post("/access/write", dependencies=[needs(Action.WRITE_DATA)])
 async def open_to_write(body: NewAccess, request: Request, context: ContextOf, caller: CallerOf) -> OpenedAccess:
-    """The same to write; what a data asset or a model holds is refused."""
+    """The same to write; files of data assets and models are refused."""
     audit.about(body.address, f"{len(body.files)} files")
     return await _opened(context, request, body, WRITE, caller)
 
@@ -257,7 +257,7 @@ async def _opened(context: Context, request: Request, body: NewAccess, scope: Sc
 
 
 async def _admitted(context: Context, request: Request, store: str, path: str, scope: Scope) -> Datastore:
-    """The open datastore, for a caller that may use it so."""
+    """The open datastore, if the caller may use it in this way."""
     grant = cast(signed.Grant | None, getattr(request.state, "grant", None))
     if grant is not None:
         signed.check(grant, store=store, path=path, scope=scope)
@@ -269,7 +269,7 @@ async def _admitted(context: Context, request: Request, store: str, path: str, s
 
 
 async def _slowly(context: Context, work: Callable[..., T], *arguments: object) -> T:
-    """Ask a storage that may be far away or stuck: so many at once, and in none of the threads that others need."""
+    """Call a storage that may be far away or stuck: a limited number at once, in threads that nothing else needs."""
     async with context.data.storage_calls:
         return await in_thread(lambda: work(*arguments))
 
