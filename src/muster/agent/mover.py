@@ -73,7 +73,7 @@ class Mover:
         exchange: Exchange = lambda report: None,
         on_report: Callable[[Report], None] = lambda report: None,
     ) -> Serving:
-        """A transfer that goes on, such as a mount: its process stays until it is closed."""
+        """A lasting transfer, such as a mount: its process stays until it is closed."""
 
         def tell(progress: ProgressReport) -> None:
             on_report(Report(progress=progress))

@@ -71,7 +71,7 @@ def scan(path: Path) -> Places:
 
 
 def split_name(name: str) -> tuple[str, str | None]:
-    """A sample's key, and the field's name (None for what is no part of a sample)."""
+    """A sample's key, and the field's name (None if it is not part of a sample)."""
     folder, slash, base = name.rpartition("/")
     stem, dot, field = base.partition(".")
     return folder + slash + stem, field.lower() if dot and stem else None

@@ -45,7 +45,7 @@ _HINT = (
 
 @dataclass(frozen=True)
 class Reach:
-    """What the administrator has listed."""
+    """The folders and hosts that the administrator has listed."""
 
     folders: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()

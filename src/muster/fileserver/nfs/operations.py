@@ -149,7 +149,7 @@ class Compound:
             try:
                 node = self._tree.lookup(self._here, name)
             except Refused:
-                continue  # it has gone meanwhile
+                continue  # it was removed meanwhile
             entry = u32(1) + u64(at) + opaque(name) + attributes(self._tree, node, asked)
             room -= len(entry)
             if room < 0:

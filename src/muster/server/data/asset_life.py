@@ -29,7 +29,7 @@ def archive(transaction: Transaction, name: str, version: str, archived: bool) -
 
 
 def remove(transaction: Transaction, name: str, version: str) -> AssetUses:
-    """Forget a version that no active run uses; its number is not given again. Returns what used it."""
+    """Forget a version that no active run uses; its number is never used again. Returns the runs that used it."""
     asset = assets.find(transaction.connection, name, version)
     found = uses(transaction.connection, asset)
     if found.active:

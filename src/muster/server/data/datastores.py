@@ -86,7 +86,7 @@ def create_place(context: Context, body: NewDatastore, caller: Caller) -> None:
 
 
 def _check_here(context: Context, spec: StoreSpec) -> None:
-    """Refuse what can never work on this machine."""
+    """Refuse a datastore that can never work on this machine."""
     options = spec.options
     require_reach(context, spec)
     if isinstance(options, FsspecAddress):
@@ -182,7 +182,7 @@ def _is_guarded(context: Context, spec: StoreSpec) -> bool:
 
 
 def remove(context: Context, transaction: Transaction, name: str, caller: Caller) -> None:
-    """Forget a datastore that nothing refers to; what it holds stays."""
+    """Forget a datastore that nothing refers to; its files stay."""
     find(context, transaction.connection, name)
     if name == DEFAULT_DATASTORE:
         raise errors.Conflict(f"{name} is the workspace's own datastore", "It stays.")

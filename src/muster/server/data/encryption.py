@@ -103,7 +103,7 @@ def _reseal(context: Context, transaction: Transaction) -> int:
 
 
 def finish_rotation(context: Context) -> int:
-    """Rewrap with the first key what still has an older one; then the older ones are no longer named.
+    """Rewrap files that still have an older key with the first one; then the older ones are no longer named.
 
     Called at every start too, to finish what a killed server left undone.
     """

@@ -1,4 +1,4 @@
-"""What a connector is: one interface for every kind of storage, for the server and for movers on nodes.
+"""Connectors: one interface for every kind of storage, for the server and for movers on nodes.
 
 Standard library only. Paths are relative to the connector's root; the empty path is the root itself, where that is one
 file. A file's version as its storage gives it (`etag`) is kept without quotes.

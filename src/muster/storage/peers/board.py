@@ -55,7 +55,7 @@ class Shelf:
     count: int
     members: dict[str, Member] = field(default_factory=dict)
     hashes: dict[int, BlockHash] = field(default_factory=dict)
-    """The first node's word counts, unless that node serves wrong bytes."""
+    """By block; the first node's report counts, unless that node serves wrong bytes."""
     told: list[BlockHash] = field(default_factory=list)
     """The same in the order of their arrival, with corrections."""
     told_by: dict[int, str] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class Shelf:
 
 @dataclass(frozen=True)
 class Heard:
-    """What came of a valid report."""
+    """The result of a valid report."""
 
     answer: BlocksAnswer
     """Without addresses and grants of peers."""
@@ -153,7 +153,7 @@ class Board:
 def assign(shelf: Shelf, me: Member, avoid: Iterable[str], wanted: int, now: float) -> list[int]:
     """Which blocks a node is to read from the source: those that nobody has or reads.
 
-    If none are left, those that only nodes have or read that it cannot ask: by then, most of their blocks have come to
+    If none are left, those that only nodes that it cannot ask have or read: by then, most of their blocks have come to
     others, too.
     """
     mine = me.have

@@ -65,7 +65,7 @@ class Ledger:
     def resumed(
         cls, content: str, count: int, most_requests: int, seed: str, now: float, done: Mapping[int, str]
     ) -> Ledger:
-        """One that has some blocks already, from an earlier try."""
+        """A ledger that has some blocks already, from an earlier try."""
         done = {block: sha256 for block, sha256 in done.items() if 0 <= block < count}
         ledger = cls(content, count, most_requests, seed, now, have=set_of(done))
         ledger.hashes, ledger._own_hashes, ledger._hashed = dict(done), dict(done), ledger.have

@@ -55,7 +55,7 @@ class _Line:
 
 
 class BlockJournal:
-    """What has arrived of a content that is under way."""
+    """The blocks that have arrived of a content under way."""
 
     def __init__(self, path: Path) -> None:
         self.blocks: dict[int, str] = {}

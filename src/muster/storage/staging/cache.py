@@ -108,7 +108,7 @@ class Cache:
 
     @contextmanager
     def filling(self, key: str) -> Iterator[Path]:
-        """The folder in which one process at a time fetches the listing of this key."""
+        """The folder in which one process at a time fetches the files of the listing with this key."""
         with self._trees.building(key):
             yield self._trees.partial(key)
 

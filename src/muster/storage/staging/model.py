@@ -115,7 +115,7 @@ def tree_digest(entries: Iterable[FileEntry]) -> str:
 
 
 def listing_key(where: str, entries: Iterable[FileEntry]) -> str:
-    """The hash that names what a source holds right now, without having read it."""
+    """The hash that names a source's current content, without having read it."""
     lines = [[entry.path, entry.size, entry.etag, entry.sha256] for entry in entries]
     return hashlib.sha256(json.dumps([where, lines]).encode()).hexdigest()
 

@@ -21,7 +21,7 @@ _FINAL = (errno.EROFS, errno.ENAMETOOLONG, errno.ENOTDIR, errno.EEXIST)
 
 
 def send(sink: Sink, files: Sequence[Sending], progress: Progress) -> None:
-    """Send every file; one that is there already with this content costs one request."""
+    """Send every file; one that is there already with this content is only checked."""
     progress.total_bytes = sum(file.size for file in files)
     progress.total_files = len(files)
 
