@@ -29,16 +29,16 @@ _SILENT_S = 60.0
 _FIRST_WORD_S = 300.0
 """A process may take long to start where many do."""
 _WINDOW_S = 10.0
-"""Over how long a rate is taken."""
+"""The time over which a rate is measured."""
 
 Renew = Callable[[tuple[str, ...]], FreshTokens]
 OnProgress = Callable[[ProgressReport], None]
 Exchange = Callable[[BlocksReport], BlocksAnswer | None]
-"""Has the server hear how far a shared input is; see `agent.peers`."""
+"""Reports to the server how far a shared input is; see `agent.peers`."""
 
 
 class Failed(Exception):
-    """A transfer that did not work; the code is one of the verdict's. What is final will not pass by trying again."""
+    """A transfer that failed, with one of the verdict's codes. If it is final, trying again does not help."""
 
     def __init__(self, code: str, message: str, final: bool = False, next: str = "") -> None:
         super().__init__(message)
@@ -73,7 +73,7 @@ class Mover:
         exchange: Exchange = lambda report: None,
         on_report: Callable[[Report], None] = lambda report: None,
     ) -> Serving:
-        """A transfer that goes on, such as a mount: its process stays until it is closed."""
+        """A lasting transfer, such as a mount: its process stays until it is closed."""
 
         def tell(progress: ProgressReport) -> None:
             on_report(Report(progress=progress))
@@ -86,7 +86,7 @@ class Mover:
     def _started(
         self, request: Request, on_progress: OnProgress, renew: Renew, exchange: Exchange
     ) -> tuple[Child, Done]:
-        """A mover that has said what it did; one that was killed is started once more, and goes on from there."""
+        """A mover and its result; one that was killed is started once more, and continues from there."""
         for left in reversed(range(_TRIES)):
             environment = {**os.environ, NODE_MARK: self.mark}
             child = Child([sys.executable, "-m", "muster.storage.staging"], environment=environment)
@@ -126,13 +126,13 @@ class Mover:
 
 
 class Stalled(ChildEnded):
-    """A mover that does not even say that nothing moves."""
+    """A mover that does not even report that nothing moves."""
 
 
 class Repeated:
-    """Progress that is told again while nothing is heard: a mover that hangs must not seem to go on at an old rate.
+    """Progress that is repeated while the mover is silent: one that hangs must not seem to go on at an old rate.
 
-    One that falls silent is given up: it says something also while nothing moves, whatever it waits for.
+    One that stays silent is given up, since a mover reports even while nothing moves, whatever it waits for.
     """
 
     def __init__(self, on_progress: OnProgress, clock: Callable[[], float] = time.monotonic) -> None:
@@ -141,10 +141,10 @@ class Repeated:
         self._last: ProgressReport | None = None
         self._told_at = self._listens_since = 0.0
         self.is_up = False
-        """It has said something."""
+        """It has reported something."""
 
     def listens(self) -> None:
-        """From now on it is listened to."""
+        """Start to wait for its next report."""
         self._listens_since = self._clock()
 
     def tell(self, progress: ProgressReport) -> None:
@@ -152,7 +152,7 @@ class Repeated:
         self._on_progress(progress)
 
     def repeat(self) -> None:
-        """Nothing is heard; Stalled where that has been so for too long."""
+        """Called while it is silent; raises Stalled after too long a silence."""
         patience_s = _SILENT_S if self.is_up else _FIRST_WORD_S
         if self._clock() - self._listens_since >= patience_s:
             raise Stalled(f"the process that moves data has said nothing for {patience_s:g} s")
@@ -162,14 +162,14 @@ class Repeated:
 
 @dataclass
 class Serving:
-    """A mover that goes on."""
+    """A mover that stays, as for a mount."""
 
     child: Child
     done: Done
     renew: Renew
     exchange: Exchange = lambda report: None
     on_report: Callable[[Report], None] = lambda report: None
-    """Hears the rest: how far it is, that everything has come, or why not."""
+    """Receives the other reports: its progress, that everything has come, or why not."""
 
     _closed: threading.Event = field(default_factory=threading.Event)
 
@@ -184,7 +184,7 @@ class Serving:
                 return
             why = "the process that moved the data was killed" if type(error) is ChildEnded else str(error)
             log.warning("what a job reads is no longer served: %s", error)
-            # Whoever waits for more hears of its end, and would wait for ever otherwise.
+            # A job that waits for more must learn of its end, or it would wait for ever.
             self.on_report(Report(failed=Failure("platform", why, True)))
             self.child.end()
 
@@ -209,7 +209,7 @@ class Serving:
 
 
 class Rate:
-    """Progress in words: how much, how fast in the last seconds, how long still; or for how long nothing came."""
+    """Progress in words: how much, how fast in the last seconds, the time left; or for how long nothing came."""
 
     def __init__(self, what: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._what = what

@@ -1,1 +1,1 @@
-"""What runs on a file server's node: holds its data, serves them over NFS, and fills it from datastores."""
+"""The program on a file server's node: it holds the data, serves them over NFS, and fills in more from datastores."""

@@ -26,10 +26,10 @@ _SILENT = 3
 _BAD_STARTS = 5
 _MEASURE_S = 30.0
 _MEASURE_SHARE = 0.05
-"""At most so much of the time: millions of files take long to look through."""
+"""The share of the time that it may take: millions of files take long to go through."""
 _AGAIN_S = 15.0
 NOT_HERE = 3
-"""The exit code of one that cannot serve on this node."""
+"""The exit code if it cannot serve on this node."""
 
 
 @dataclass
@@ -64,7 +64,7 @@ class Keeper:
         self.ending = False
 
     def work(self) -> int:
-        """Until it is told to end; returns the exit code."""
+        """Run until it is to end; returns the exit code."""
         for work in (self._report, self._fill):
             threading.Thread(target=work, name=work.__name__, daemon=True).start()
         bad, silent, next_ping = 0, 0, 0.0
@@ -117,7 +117,7 @@ class Keeper:
                 folder.remove(self._paths)
             _say(f"{self._paths.root} and what it held is removed")
 
-    # What is said to the server, and heard from it
+    # Reports to the server, and its orders
 
     def _report(self) -> None:
         while True:
@@ -126,7 +126,7 @@ class Keeper:
             try:
                 self._orders = self._server.report(self._said())
             except Unreachable:
-                time.sleep(_REPORT_S)  # what is known goes on to be served
+                time.sleep(_REPORT_S)  # the last orders stay in force
 
     def _said(self) -> FileServerReport:
         if time.monotonic() > self._measure_at:
@@ -152,7 +152,7 @@ class Keeper:
     # Fills
 
     def _fill(self) -> None:
-        """In a thread: one fill after the other, each as often as it takes where that may help."""
+        """In a thread: one fill after the other, each retried as long as that may help."""
         moving = self._moving
         while True:
             wanted = [order for order in self._orders.fills if self._is_due(order)]
@@ -179,7 +179,7 @@ class Keeper:
         return ended is None or time.monotonic() >= self._moving.again_at.get(order.id, float("inf"))
 
     def _filled(self, order: FillOrder) -> FillProgress | None:
-        """What came of a fill; None where nobody wants it any more."""
+        """The result of a fill; None if it is no longer wanted."""
         progress = self._moving.progress
         self._moving.again_at.pop(order.id, None)
         try:

@@ -1,4 +1,4 @@
-"""Filling a file server: what a source holds is fetched beside the data, verified, and then moved into place."""
+"""Filling a file server: a source's files are fetched to a separate folder, verified, and then moved into place."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _TRIES = 2
 
 @wire
 class Filled:
-    """What a fill has brought."""
+    """The files that a fill has brought."""
 
     files: Mapping[str, tuple[int, str, str]]
-    """By path: size, what the source calls this version, and hash."""
+    """By path: size, the source's ETag, and hash."""
 
 
 class Fill:
@@ -44,7 +44,7 @@ class Fill:
         self._record = self._folder / "filled.json"
 
     def known(self) -> Filled:
-        """What it brought before."""
+        """The files that it brought before."""
         try:
             return from_json(Filled, read_json(self._record))
         except (OSError, ValueError, WireError):
@@ -58,7 +58,7 @@ class Fill:
         server: Address | None = None,
         refresh: Refresh | None = None,
     ) -> Filled:
-        """Fetch what is new or has changed; raises TransferError. Goes on where an earlier call was cut off."""
+        """Fetch what is new or has changed; raises TransferError. Continues where an earlier call was interrupted."""
         if not _is_inside(self._paths.data, self.target):
             raise TransferError("bad_input", f"{self.target} leads out of the file server's folder")
         source = open_access(access, server, refresh)
@@ -112,7 +112,7 @@ class Fill:
             return False
 
     def _drop_others(self, partial: Path) -> None:
-        """What an earlier listing began and nobody will finish."""
+        """Remove what was begun for an earlier listing and will not be finished."""
         self._folder.mkdir(parents=True, exist_ok=True)
         for found in self._folder.iterdir():
             if found.is_dir() and found != partial:
@@ -149,7 +149,7 @@ def _kept(
 
 
 def _move(source: Path, target: Path) -> None:
-    """Into place at once, where other accounts read it."""
+    """Move a file into place atomically, readable by other accounts."""
     target.parent.mkdir(parents=True, exist_ok=True)
     source.chmod(0o444)
     source.replace(target)

@@ -15,11 +15,11 @@ _LOCK_PATIENCE_S = 30.0
 
 
 class Impossible(Exception):
-    """It cannot serve here, however often it is tried; the text says why and what to do."""
+    """It cannot serve here, and trying again does not help; the text says why and what to do."""
 
 
 def held(paths: FileServerPaths) -> HeldLock:
-    """The folder for this process alone: what an earlier attempt left behind may take a moment to end."""
+    """Lock the folder for this process: one that an earlier attempt left behind may take a moment to end."""
     lock = FileLock(paths.lock).acquire_within(_LOCK_PATIENCE_S)
     if lock is None:
         raise Impossible(f"another process on this node holds {paths.root}. End it, and restart the file server.")
@@ -27,7 +27,7 @@ def held(paths: FileServerPaths) -> HeldLock:
 
 
 def opened(name: str, owner: str, wanted: str | None) -> FileServerPaths:
-    """The file server's own folder, made where it is missing; Impossible where it is somebody else's."""
+    """The file server's own folder, created if missing; raises Impossible if it belongs to something else."""
     root = Path(wanted) if wanted else file_servers_dir() / f"{name}-{owner[:8]}"
     paths = FileServerPaths(root)
     try:
@@ -40,7 +40,7 @@ def opened(name: str, owner: str, wanted: str | None) -> FileServerPaths:
         paths.data.mkdir(exist_ok=True)
         for folder in (paths.state, paths.recovery, paths.fills):
             folder.mkdir(mode=0o700, exist_ok=True)
-        # Clients are other accounts; what lies beside the data is not theirs to see.
+        # Clients are other accounts, which must see nothing but the data.
         root.chmod(0o711)
         paths.data.chmod(0o755)
         paths.state.chmod(0o700)
@@ -60,7 +60,7 @@ def _check_owner(paths: FileServerPaths, owner: str) -> None:
 
 
 def used_bytes(paths: FileServerPaths) -> int:
-    """What it holds, with what is on its way."""
+    """The size of its files, with those that are being fetched."""
     total = 0
     for top in (paths.data, paths.fills):
         for base, _, names in os.walk(top):

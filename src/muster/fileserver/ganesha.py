@@ -1,4 +1,4 @@
-"""nfs-ganesha: where it is, whether it may run, and its configuration."""
+"""nfs-ganesha: where it is installed, whether it may run, and its configuration."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PLAIN_PATH = re.compile(r"/[^\"\n;{}#]*")
 
 
 def find_program(paths: FileServerPaths) -> tuple[str | None, str]:
-    """The program where it can serve the folder; else why it cannot."""
+    """The program, if it can serve the folder; otherwise the reason why it cannot."""
     if os.geteuid() != 0:
         return None, "nfs-ganesha opens files by their handles, which only root may"
     if not _PLAIN_PATH.fullmatch(str(paths.root)):
@@ -24,7 +24,7 @@ def find_program(paths: FileServerPaths) -> tuple[str | None, str]:
 
 
 def configuration(paths: FileServerPaths, name: str, host: str, port: int, clients: str) -> str:
-    """The server's own file: version 4 alone, over TCP, read-only, and for nobody outside of `clients`."""
+    """The server's configuration file: only version 4, over TCP, read-only, and only for `clients`."""
     clients = ", ".join(dict.fromkeys((clients, "127.0.0.1")))
     return f"""\
 NFS_CORE_PARAM {{

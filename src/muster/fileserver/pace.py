@@ -1,4 +1,4 @@
-"""How fast a fill comes, and how long it still takes."""
+"""How fast a fill goes, and how long it will still take."""
 
 from __future__ import annotations
 

@@ -42,14 +42,14 @@ class Export:
 
 @dataclass(frozen=True)
 class Program:
-    """What serves."""
+    """The program that serves."""
 
     shown: str
     ganesha: str | None = None
-    """Where nfs-ganesha is; None: Muster's own server."""
+    """The path of nfs-ganesha; None: Muster's own server."""
 
     def command(self, paths: FileServerPaths, export: Export) -> list[str]:
-        """Its command line; what else it must know is written to the folder."""
+        """Its command line; its configuration is written to the folder."""
         if self.ganesha is not None:
             text = ganesha.configuration(paths, export.name, export.host, export.port, export.clients)
             write_private(paths.config, text)
@@ -60,7 +60,7 @@ class Program:
 
 
 def chosen(paths: FileServerPaths) -> Program:
-    """The faster one where it is installed, may run, and can name the folder."""
+    """nfs-ganesha, the faster one, if it is installed, may run, and can serve the folder; otherwise our own."""
     program, why = ganesha.find_program(paths)
     return Program("nfs-ganesha", program) if program else Program(f"Muster's own server, since {why}")
 
@@ -97,7 +97,7 @@ def free_port(host: str, kept: int) -> int:
 
 
 class Process:
-    """One life of the NFS server."""
+    """One process of the NFS server."""
 
     def __init__(self, command: Sequence[str], paths: FileServerPaths, export: Export) -> None:
         self._export = export
@@ -117,7 +117,7 @@ class Process:
         return self._child.pid
 
     def wait_ready(self, ended: float = _READY_S) -> bool:
-        """Whether it answers, after a while at the most."""
+        """Wait until it answers; False if it ends or takes too long."""
         deadline = time.monotonic() + ended
         while time.monotonic() < deadline and self._child.poll() is None:
             if answers(self._export.host, self._export.port):
@@ -141,7 +141,7 @@ class Process:
                 self._child.wait()
 
     def last_lines(self, count: int = 5) -> list[str]:
-        """What it wrote last, without what it always complains of."""
+        """Its last messages, without those that it always writes."""
         try:
             lines = self._paths.log.read_text(errors="replace").splitlines()
         except OSError:
@@ -151,7 +151,7 @@ class Process:
 
 
 def answers(host: str, port: int) -> bool:
-    """Whether an NFS server of version 4 answers the call that does nothing."""
+    """Whether an NFS server of version 4 answers a null call."""
     call = struct.pack(">IIIIIIIIII", 0x6D757374, 0, 2, _NFS_PROGRAM, _NFS_VERSION, 0, 0, 0, 0, 0)
     try:
         with socket.create_connection((host, port), _ANSWER_S) as connection:

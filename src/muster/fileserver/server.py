@@ -1,4 +1,4 @@
-"""The way to the workspace's server: through the address that the node's agent keeps for its ranks."""
+"""Calls to the workspace's server, through the address that the node's agent keeps for its ranks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Server:
         return from_neighbour(FileServerOrders, self._link.call("POST", "fileserver", to_json(report)))
 
     def source(self, fill: int) -> tuple[Access, Address]:
-        """How a fill's source is reached, and how what goes through the server is."""
+        """The access to a fill's source, and the server's address for what goes through the server."""
         what = f"fileserver/fills/{fill}?attempt={self.attempt}"
         found = from_neighbour(FillSource, self._link.call("GET", what, wait_s=_LISTING_S)).access
         here = urlsplit(os.environ.get("MLFLOW_TRACKING_URI", ""))

@@ -1,4 +1,4 @@
-"""`azureml://` for fsspec in ranks: files of the run's own inputs and outputs, without credentials of the script's own.
+"""`azureml://` for fsspec in ranks: files of the run's own inputs and outputs, without credentials in the script.
 
 Needs fsspec where the script runs. Requests go to the node's own agent, which passes them on with the run's token; the
 server opens what the job names as an input or output, and nothing else. Runs on Python 3.8, like all that ranks import.

@@ -12,7 +12,7 @@ from muster.wire.message import wire
 
 INDEX = "shards.json"
 PLACES = ".json"
-"""What the name of a shard is followed by in the name of the file with its samples' places."""
+"""The suffix, after a shard's name, of the file with its samples' places."""
 
 _AGAIN = "Make it again with `muster data index`."
 
@@ -29,12 +29,12 @@ class PackedShard:
 
 @wire
 class ShardIndex:
-    """What a folder of shards holds; `shards.json` in it."""
+    """The contents of a folder of shards, kept in it as `shards.json`."""
 
     samples: int
     bytes: int
     classes: tuple[str, ...]
-    """The name of each label, in their order; empty where samples have none from their folders."""
+    """The name of each label, in order; empty if samples have no labels from their folders."""
     shards: tuple[PackedShard, ...]
     layout: str = "tar"
 
@@ -70,7 +70,7 @@ def write_places(shard: Path, places: tar.Places) -> None:
 
 
 def places_of(shard: Path, beside: Path | None = None) -> tar.Places:
-    """Where a shard's samples lie: as it says beside it, or found by looking."""
+    """The places of a shard's samples: read from the file next to it, or found by a scan."""
     kept = beside or shard.with_name(shard.name + PLACES)
     try:
         known = tar.places_from_text(kept.read_text(), shard.stat().st_size)

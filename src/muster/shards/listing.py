@@ -1,7 +1,7 @@
 """The samples of a folder of files: listed folder by folder and kept compactly, so that a million names fit in memory.
 
 Files of one folder whose names differ only in what follows the last dot are one sample. A name takes its own bytes and
-16 more; beside that only the entries of one folder at a time are in memory.
+16 more; apart from that, only the entries of one folder at a time are in memory.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from muster.errors import JobError, NotFound
 _SAME = {"jpeg": "jpg", "jpe": "jpg"}
 _BETWEEN = b"\0"
 _LONGEST_SUFFIX = 32
-"""What is longer is part of the name."""
+"""A longer one is part of the name."""
 
 
 class Part(NamedTuple):
@@ -36,13 +36,13 @@ class Names:
     """The samples of a folder, in the order of their names."""
 
     _text: bytearray
-    """Of each sample: its key, and what follows the last dot in each of its files."""
+    """For each sample: its key, and what follows the last dot in each of its files."""
     _ends: array[int]
     _labels: array[int]
     classes: tuple[str, ...]
-    """The folders right below, in the order of their names; empty where samples also lie beside them."""
+    """The top-level folders, in the order of their names; empty if samples also lie next to them."""
     beside: int = 0
-    """So many samples lie beside folders, and keep all the others from having a label."""
+    """How many samples lie next to those folders; if any do, no sample has a label."""
     first_beside: str = ""
 
     def __len__(self) -> int:
@@ -61,7 +61,7 @@ class Names:
         return self._labels[number] if self.classes else None
 
     def digest(self) -> bytes:
-        """Of all names: the same for the same ones."""
+        """The hash of all names."""
         return hashlib.sha256(self._text).digest() + hashlib.sha256(self._ends.tobytes()).digest()
 
     @property
@@ -75,7 +75,7 @@ class Names:
 
 
 def field_of(suffix: bytes) -> str:
-    """What the part is called: in small letters, `jpg` for JPEG under any of its names, `bin` where there is no dot."""
+    """The part's name: in lower case, `jpg` for JPEG under any of its names, `bin` where there is no dot."""
     name = os.fsdecode(suffix).lower() or "bin"
     return _SAME.get(name, name)
 

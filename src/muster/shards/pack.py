@@ -1,6 +1,6 @@
-"""Packs a folder of files into tar shards: mixed, by several processes, with hashes and an index.
+"""Packs a folder of files into tar shards: shuffled, by several processes, with hashes and an index.
 
-A shard gets its name only when it is whole on disk. What an earlier start finished is kept, if it was the same work.
+A shard gets its name only when it is complete on disk. Shards of an earlier start are kept, if it was the same work.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _WAITING_PER_PROCESS = 2
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be made of what."""
+    """What to pack, where to, and how."""
 
     folder: Path
     out: Path
     per_shard: int
     seed: int | None
-    """Of the mixing; None keeps the order of the names."""
+    """For shuffling; None keeps the order of the names."""
     labels: bool
     """Whether samples get the number of their folder as `cls`, where all lie in folders."""
     processes: int
@@ -90,7 +90,7 @@ def _pack(request: Request, names: Names, advance: Callable[[int, int], None]) -
     classes = names.classes if request.labels else ()
     plan = _plan_name(request, names)
     for part in request.out.glob(f".shard-*{UNFINISHED}*"):
-        # Of a start that was killed; nobody else writes here while the lock is held.
+        # Left by a start that was killed; nobody else writes here while the lock is held.
         part.unlink(missing_ok=True)
     done = _read_journal(request.out, plan)
     cuts = _cuts(len(names), request.per_shard)
@@ -111,7 +111,7 @@ def _pack(request: Request, names: Names, advance: Callable[[int, int], None]) -
     index = ShardIndex(len(names), sum(shard.size for shard in shards), classes, shards)
     write_index(request.out, index)
     (request.out / _JOURNAL).unlink()
-    # Held until the end; what is finished is copied as it is, without it.
+    # Held until the end; it must not be copied with the finished shards.
     (request.out / _LOCK).unlink(missing_ok=True)
     sync_folder(request.out)
     return index
@@ -120,7 +120,7 @@ def _pack(request: Request, names: Names, advance: Callable[[int, int], None]) -
 def _written(
     request: Request, names: Names, order: array[int], cuts: list[int], todo: list[int]
 ) -> Iterator[PackedShard]:
-    """Every shard that is left, as it is done."""
+    """Write the remaining shards; yields each when it is done."""
     waiting: set[Future[PackedShard]] = set()
     remaining = iter(todo)
     with ProcessPoolExecutor(request.processes) as processes:
@@ -206,7 +206,7 @@ def _name(number: int) -> str:
 
 
 def _plan_name(request: Request, names: Names) -> str:
-    """What must be the same for shards of an earlier start to count."""
+    """A hash of what must be the same for shards of an earlier start to count."""
     how = f"{request.folder.resolve()}/{request.per_shard}/{request.seed}/{request.labels}/"
     return hashlib.sha256(how.encode("utf-8", "surrogateescape") + names.digest()).hexdigest()
 

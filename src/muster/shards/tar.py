@@ -1,4 +1,4 @@
-"""Tar shards in WebDataset's layout: the files of a sample lie side by side and have one name up to the first dot."""
+"""Tar shards in WebDataset's layout: the files of a sample are adjacent and share their name up to the first dot."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Places:
     """Where each sample's parts lie in a shard: offset and size by field, `ABSENT` where a sample has no such part."""
 
     size: int
-    """Of the shard: places of another one are of no use."""
+    """The shard's size: places of another shard are of no use."""
     keys: list[str]
     fields: dict[str, list[tuple[int, int]]]
 
@@ -71,7 +71,7 @@ def scan(path: Path) -> Places:
 
 
 def split_name(name: str) -> tuple[str, str | None]:
-    """A sample's key, and the field's name (None for what is no part of a sample)."""
+    """A sample's key, and the field's name (None if it is not part of a sample)."""
     folder, slash, base = name.rpartition("/")
     stem, dot, field = base.partition(".")
     return folder + slash + stem, field.lower() if dot and stem else None
@@ -92,7 +92,7 @@ def _members(path: Path, descriptor: int) -> Iterator[tuple[str, int, int]]:
 
 
 def _plain_members(path: Path, descriptor: int) -> Iterator[tuple[str, int, int] | None]:
-    """None, and then no more, at the first header that is not of a plain file."""
+    """Ends with None at the first header that is not of a plain file."""
     at = 0
     while True:
         header = os.pread(descriptor, BLOCK, at)
@@ -114,7 +114,7 @@ def _plain_members(path: Path, descriptor: int) -> Iterator[tuple[str, int, int]
 
 
 def header(name: str, size: int) -> bytes:
-    """The same bytes whenever and by whomever it is made: those of Python's own writer, made faster."""
+    """A reproducible header: the same bytes as from Python's own writer, made faster."""
     raw, length = name.encode(), b"%011o" % size
     if len(raw) > 100 or len(length) > 11:
         raise JobError(f"{name} with {size:,} bytes does not fit a shard.", "A part of a sample has at most 8 GiB.")

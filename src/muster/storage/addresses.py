@@ -27,7 +27,7 @@ _SECRET_PARTS = {"sig", "signature", "x-amz-signature", "x-goog-signature", "tok
 
 @dataclass(frozen=True)
 class Location:
-    """Where data lies. What is filled depends on `kind`:
+    """Where data lies. Which fields are filled depends on `kind`:
 
     datastore   `store` and `path` in it
     asset       `store` is its name, `version` a version, or None for the newest
@@ -69,12 +69,12 @@ def check_asset_name(name: str) -> str:
 
 
 def datastore_address(store: str, path: str) -> str:
-    # The one sign that would read back as something else.
+    # The only character that would read back as something else.
     return f"azureml://datastores/{store}/paths/{path.replace('%', '%25')}"
 
 
 def parse_address(text: str) -> Location:
-    """The location behind an address; raises JobError where it is none."""
+    """The location that an address names; raises JobError if it is not an address."""
     if not text.strip() or "\0" in text:
         raise JobError(f"{text!r} is no address of data", _SPELLINGS)
     if text.startswith("azureml:"):
@@ -96,7 +96,7 @@ def parse_address(text: str) -> Location:
 
 
 def refuse_embedded_secret(text: str) -> None:
-    """An address is kept and shown, so it must not hold what opens it."""
+    """An address is kept and shown, so it must not hold credentials."""
     parts = urlsplit(text)
     secret = any(name.lower() in _SECRET_PARTS for name, _ in parse_qsl(parts.query))
     if parts.password is not None or secret:

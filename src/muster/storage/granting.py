@@ -1,4 +1,4 @@
-"""What a run is given to reach one input or output of a datastore: as narrow as the store can say it. Pure."""
+"""The access that a run gets to one input or output of a datastore: as narrow as the store allows. Pure."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Terms:
-    """What holds for all grants that are made at one moment."""
+    """The terms that all grants made at one moment share."""
 
     key: bytes
     now: float
@@ -51,7 +51,7 @@ class Terms:
     own_folder: str | None = None
     """Where the workspace's own datastore lies, if that is a plain folder."""
     addresses: str = ""
-    """From where alone what Azure signs opens: `FIRST-LAST`."""
+    """The only addresses from which Azure's signatures are valid: `FIRST-LAST`."""
 
     @property
     def expires_at(self) -> float:
@@ -59,7 +59,7 @@ class Terms:
 
 
 def access_of(spec: StoreSpec, asked: Asked, terms: Terms) -> Access:
-    """How a node gets at a path of a datastore."""
+    """How a node reaches a path of a datastore."""
     label = datastore_address(spec.name, asked.path)
     options = spec.options
     folder = _plain_folder(options, terms)
@@ -100,7 +100,7 @@ def _plain_folder(options: Options, terms: Terms) -> str | None:
 
 
 def _azure(options: BlobContainer | FileShare, credential: Credential, asked: Asked, terms: Terms) -> Access | None:
-    """Straight to the service, where its credential can be made narrow; None: through the server."""
+    """Direct access to the service, if its credential can be made narrow; None: through the server."""
     inner = joined(options.path, asked.path)
     url = f"{endpoint_of(options)}/{root_of(options)}/{quote(inner)}".rstrip("/")
     access = Access(options.kind, url, asked.scope, asked.folder)
@@ -124,7 +124,7 @@ def _azure(options: BlobContainer | FileShare, credential: Credential, asked: As
 def signer_of(
     options: BlobContainer | FileShare, credential: Credential, now: float, expires_at: float, addresses: str = ""
 ) -> Signer:
-    """What signs for an Azure datastore by its account's key."""
+    """The signer for an Azure datastore, with its account's key."""
     service: Literal["blob", "file"] = "file" if isinstance(options, FileShare) else "blob"
     https_only = endpoint_of(options).startswith("https:")
     return Signer(

@@ -27,7 +27,7 @@ class Grant:
     path: str
     folder: bool
     scope: Scope
-    """`read` or `write`; who may write may also read, list and remove what is below."""
+    """`read` or `write`; `write` also allows reading, listing and removing what is below."""
     not_before: float
     expires_at: float
     subject: str = ""
@@ -39,20 +39,20 @@ def new_id() -> str:
 
 
 def sign(grant: Grant, key: bytes) -> str:
-    """The text that its holder shows."""
+    """The token that its holder presents."""
     payload = json.dumps(to_json(grant), separators=(",", ":"), sort_keys=True).encode()
     return f"{_PREFIX}.{_encode(payload)}.{_encode(_mac(payload, key))}"
 
 
 def verify(token: str, key: bytes, now: float) -> Grant:
-    """The grant behind a token; raises AccessDenied for what is forged, early or late."""
+    """The grant behind a token; raises AccessDenied if it is forged, not valid yet or expired."""
     try:
         prefix, body, mac = token.split(".")
         payload = _decode(body)
         given = _decode(mac)
     except (ValueError, binascii.Error):
         raise AccessDenied("this is no grant", "Ask for a new one.") from None
-    # The signature first: nothing of an unsigned text is believed.
+    # The signature first: nothing in an unsigned text is trusted.
     if prefix != _PREFIX or not hmac.compare_digest(given, _mac(payload, key)):
         raise AccessDenied("the grant's signature is wrong: it was changed, or another workspace made it", _ASK)
     grant = from_json(Grant, json.loads(payload))

@@ -1,4 +1,4 @@
-"""Kinds of datastores: the options of each, and what of that is a credential. Pure."""
+"""Kinds of datastores: the options and credentials of each. Pure."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class FileShare:
 
 @wire
 class FsspecAddress:
-    """Whatever fsspec knows."""
+    """Any filesystem that fsspec knows."""
 
     kind: ClassVar = "fsspec"
     credentials: ClassVar[tuple[str, ...]] = ("secret_options",)
@@ -95,7 +95,7 @@ KINDS: Mapping[str, type[Options]] = {
 
 @wire
 class Credential:
-    """What opens a datastore: at most one of these."""
+    """A datastore's credential: at most one of these."""
 
     account_key: str = field(default="", repr=False, metadata=OMIT)
     sas: str = field(default="", repr=False, metadata=OMIT)
@@ -138,13 +138,13 @@ class StoreSpec:
 
     @property
     def credential_kind(self) -> str:
-        """What opens it, in a word that may be shown."""
+        """The kind of its credential, in a word that may be shown."""
         identity = isinstance(self.options, BlobContainer) and self.options.identity
         return self.credential.kind or ("identity" if identity else "none")
 
 
 def make_store(name: str, kind: str, options: Mapping[str, Json], credential: Mapping[str, Json]) -> StoreSpec:
-    """Check what was given; raises JobError that names the thing and what is allowed."""
+    """A datastore from checked options; raises a JobError that names the mistake and what is allowed."""
     if not NAME.fullmatch(name) or name == DEFAULT_DATASTORE:
         raise JobError(
             f"{name!r} cannot be the name of a datastore",
@@ -162,7 +162,7 @@ def make_store(name: str, kind: str, options: Mapping[str, Json], credential: Ma
 
 
 def read_options(kind: str, given: Mapping[str, Json]) -> Options:
-    """The options of a datastore as they were kept."""
+    """A datastore's options as they were stored."""
     return from_json(KINDS[kind], given)
 
 
@@ -196,7 +196,7 @@ def root_of(options: BlobContainer | FileShare) -> str:
 
 
 def extra_for(url: str) -> str | None:
-    """The extra of Muster that brings what an address needs; None where none does."""
+    """The extra of Muster that installs what an address needs; None if there is none."""
     return _EXTRAS.get(url.partition("://")[0].lower())
 
 
@@ -226,7 +226,7 @@ def _check_keys(kind: str, options: Mapping[str, Json], credential: Mapping[str,
 
 
 def _names(kind: str, needed: bool = False) -> list[str]:
-    """What a kind takes, or only what it cannot do without."""
+    """The options of a kind, or only the required ones."""
     found = fields(KINDS[kind])
     return [item.name for item in found if not needed or (item.default is MISSING and item.default_factory is MISSING)]
 

@@ -1,7 +1,7 @@
 """A TCP server with a thread for each connection, and a bounded number of them. Standard library only.
 
-Where there is no place left, a newcomer takes that of the connection that has been idle for longest, and first of those
-that have shown no right to be there: whoever only holds connections open keeps out nobody.
+At the limit, a new connection replaces the one that has been idle for longest, and untrusted ones first: a client that
+only holds connections open keeps nobody out.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class _Held:
 
 
 class Listener(socketserver.ThreadingTCPServer):
-    """Takes connections of others."""
+    """Accepts connections."""
 
     daemon_threads = True
     allow_reuse_address = True
@@ -47,10 +47,10 @@ class Listener(socketserver.ThreadingTCPServer):
 
     @contextmanager
     def answering(self, client_address: Any) -> Iterator[None]:
-        """While a request is answered its connection is not given up; from then on it is idle."""
+        """Keep the connection while a request is answered; afterwards it counts as idle."""
         held = self._held.get(client_address)
         if held is None:
-            # Given up a moment ago.
+            # It was dropped a moment ago.
             raise ConnectionAbortedError("others needed the connection's place")
         held.is_busy = True
         try:
@@ -59,12 +59,12 @@ class Listener(socketserver.ThreadingTCPServer):
             held.idle_since, held.is_busy = time.monotonic(), False
 
     def trust(self, client_address: Any) -> None:
-        """Prefer a connection to those that have shown nothing yet."""
+        """Drop this connection only after those that have not shown a grant."""
         if held := self._held.get(client_address):
             held.is_trusted = True
 
     def wrapped(self, request: socket.socket) -> socket.socket:
-        """What a connection goes on by; called in its own thread."""
+        """The socket that the connection continues on; called in its own thread."""
         return request
 
     def process_request(self, request: Any, client_address: Any) -> None:
@@ -87,7 +87,7 @@ class Listener(socketserver.ThreadingTCPServer):
         except OSError:
             self.shutdown_request(request)
         finally:
-            # Another one may have come from the same port since this one was given up.
+            # Another one may have come from the same port since this one was dropped.
             if self._held.get(client_address) is held:
                 self._held.pop(client_address, None)
 
@@ -105,6 +105,6 @@ class Listener(socketserver.ThreadingTCPServer):
         address, held = min(idle, key=lambda item: (item[1].is_trusted, item[1].idle_since))
         self._held.pop(address, None)
         with suppress(OSError):
-            # Also of a secured connection only what is below: its thread wakes up and closes the rest.
+            # Even under TLS only the TCP socket is shut down: its thread wakes up and closes the rest.
             socket.socket.shutdown(held.socket, socket.SHUT_RDWR)
         return True

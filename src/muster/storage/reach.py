@@ -1,4 +1,4 @@
-"""What is opened for somebody who is no administrator: no local file that is not listed. Pure."""
+"""What may be opened for users who are not administrators: no local file unless listed. Pure."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _HINT = (
 
 @dataclass(frozen=True)
 class Reach:
-    """What the administrator has listed."""
+    """The folders and hosts that the administrator has listed."""
 
     folders: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
@@ -95,7 +95,7 @@ def require_location(location: Location, reach: Reach, what: str) -> None:
 
 
 def require_path(path: str, reach: Reach, what: str) -> None:
-    """Refuse a path that lies in no listed folder; links are followed where it is opened."""
+    """Refuse a path that lies in no listed folder; links are resolved when it is opened."""
     inner = PurePosixPath(normpath(path))
     if not any(
         inner == PurePosixPath(normpath(folder)) or inner.is_relative_to(normpath(folder)) for folder in reach.folders
@@ -112,7 +112,7 @@ def _require_url(url: str, what: str) -> None:
 
 
 def _require_credential(options: FsspecAddress, secret: Mapping[str, Json], what: str) -> None:
-    """Libraries of clouds look for credentials of the machine where none are given."""
+    """Cloud libraries look for the machine's own credentials if none are given."""
     is_public = options.options.get("anon") is True or options.options.get("token") == "anon"
     if options.url.partition("://")[0].lower() in _CLOUDS and not secret and not is_public:
         raise _denied(what, "it has no credential, and would be opened with the server's own (public data: anon=true)")

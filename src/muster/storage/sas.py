@@ -19,12 +19,12 @@ _EARLY_S = 300.0
 _PERMISSIONS = {"read": "r", "write": "rcwd"}
 _WORDS = {"r": "read", "l": "list", "a": "append", "c": "create", "w": "write", "d": "delete"}
 _LISTS = ("c", "d", "s")
-"""Resources that hold files: those who may read there may list."""
+"""Resources that hold files: permission to read them includes listing."""
 
 
 @dataclass(frozen=True)
 class Signer:
-    """An account's key, and how long what it signs holds."""
+    """An account's key, and how long its signatures are valid."""
 
     service: Literal["blob", "file"]
     account: str
@@ -35,7 +35,7 @@ class Signer:
     expires_at: float
     https_only: bool = True
     addresses: str = ""
-    """From where alone it opens: an address, or `FIRST-LAST`; empty: from anywhere."""
+    """The only addresses it is valid from: one, or `FIRST-LAST`; empty: any."""
 
     def file(self, path: str, scope: Scope) -> str:
         """A signature for one file."""
@@ -50,7 +50,7 @@ class Signer:
         return self._signed("c" if self.service == "blob" else "s", "", scope, {})
 
     def creation(self) -> str:
-        """A signature of the account that makes containers or shares, and nothing else: their own cannot."""
+        """An account signature that can only create containers or shares: their own signatures cannot."""
         fields = {
             "sv": _VERSION,
             "ss": self.service[0],
@@ -86,9 +86,9 @@ class Signer:
 
 
 def is_narrow(sas: str, *, scope: Scope, folder: bool, whole_store: bool) -> bool:
-    """Whether a SAS that somebody gave opens no more than what is asked for, so that it may be handed on.
+    """Whether a user's SAS gives access to no more than is asked for, so that it may be handed on.
 
-    It was given for a datastore; `whole_store` says that all of that is asked for.
+    It was given for a datastore; `whole_store` says that all of the datastore is asked for.
     """
     fields = dict(parse_qsl(sas))
     writes = bool(set(fields.get("sp", "")) & set("acwdxyup"))
@@ -97,7 +97,7 @@ def is_narrow(sas: str, *, scope: Scope, folder: bool, whole_store: bool) -> boo
 
 
 def permissions(sas: str) -> str:
-    """What a SAS that somebody gave may do and until when, in words."""
+    """What a user's SAS allows and until when, in words."""
     fields = dict(parse_qsl(sas))
     allowed = fields.get("sp", "")
     words = [word for letter, word in _WORDS.items() if letter in allowed]

@@ -1,4 +1,4 @@
-"""How this machine reaches storage: straight to it where the server can give access, otherwise through the server."""
+"""How this machine reaches storage: directly where the server can give access, otherwise through the server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from muster.storage.connectors.web import MusterStore, Web
 from muster.wire.data.access import READ, Access, FileEntry, NewAccess, OpenedAccess, Scope, Use, folder_id
 
 BATCH = 1000
-"""As many files are named to the server at once."""
+"""The most files that are named to the server at once."""
 T = TypeVar("T")
 
 
@@ -46,7 +46,7 @@ class OpenFolder:
             self.connector = self._open(self._ask(()).access)
 
     def announce(self, names: Sequence[str]) -> None:
-        """Say which files are used next: the server refuses what must not change, and signs for single files."""
+        """Name the files to be used next: the server refuses those that must not change, and signs for single files."""
         if isinstance(self.connector, Web) and self._per_file:
             self.connector.prefetch(list(names))
         elif self._use != "read":
@@ -80,19 +80,19 @@ def asset_source(storage: Storage, name: str, version: str) -> Source:
 
 
 def elsewhere(place: Place) -> Writable | Web:
-    """What lies at an address that this machine opens itself, with its own credentials."""
+    """The storage at an address that this machine opens itself, with its own credentials."""
     location = place.location
     assert location is not None
     if location.kind == "azure-blob":
         return open_access(Access("azure-blob", str(location), label=place.text))
-    # A web server's folder, which its slash tells, is listed through fsspec.
+    # A web server's folder, recognised by its slash, is listed through fsspec.
     if location.kind == "http" and not place.is_folder:
         return open_access(Access("http", location.url, folder=False, label=place.text))
     return open_access(Access("fsspec", location.url, label=place.text))
 
 
 def batches(items: Iterable[T], count: int = BATCH) -> Iterator[list[T]]:
-    """The items, so many at a time."""
+    """The items, `count` at a time."""
     left = iter(items)
     while batch := list(islice(left, count)):
         yield batch
@@ -100,7 +100,7 @@ def batches(items: Iterable[T], count: int = BATCH) -> Iterator[list[T]]:
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """What the engine raises, as errors for people."""
+    """Turn the engine's exceptions into errors for users."""
     try:
         yield
     except AccessRefused as error:
@@ -114,7 +114,7 @@ def explained() -> Iterator[None]:
         named = f"{error.filename}: " if error.filename else ""
         raise UserError(f"{named}{error.strerror or error}.") from error
     except Exception as error:
-        # Libraries of clouds have errors of their own, such as NoCredentialsError.
+        # Cloud libraries have their own errors, such as NoCredentialsError.
         if type(error).__module__.partition(".")[0] in ("muster", "builtins"):
             raise
         hint = "Credentials for an address come from this machine's environment; a datastore holds its own."
@@ -133,12 +133,12 @@ def _is_ours(opened: OpenedAccess, path: str, scope: Scope) -> bool:
     is_same = folder_id(found.st_dev, found.st_ino) == opened.folder_id
     if scope == READ:
         return is_same and os.access(root, os.R_OK | os.X_OK)
-    # What is written belongs to the same person as what the server writes.
+    # Files written here must belong to the same user as those that the server writes.
     return is_same and found.st_uid == os.geteuid()
 
 
 def hash_here(source: Source, entry: FileEntry) -> str:
-    """The hash of a file's content: as the storage knows it, otherwise of its bytes."""
+    """The hash of a file's content: the one that the storage knows, otherwise computed from its bytes."""
     if entry.sha256:
         return entry.sha256
     known = getattr(source, "known", None)

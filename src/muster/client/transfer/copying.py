@@ -33,21 +33,21 @@ _SMALL_AT_ONCE = 16
 """Each waits for its answer most of the time."""
 _LARGE_AT_ONCE = 4
 _SPOOL_BYTES = 1 << 30
-"""Between two storages so much is kept here at once."""
+"""The most that is kept here at once while copying between two storages."""
 T = TypeVar("T")
 
 
 class Watch(Protocol):
-    """Who follows a copy."""
+    """Follows a copy."""
 
     def begin(self, name: str) -> None:
-        """What is done now."""
+        """Name the current step."""
 
     def expect(self, total: int) -> None:
-        """So many bytes will come."""
+        """Set how many bytes will come."""
 
     def add(self, count: int) -> None:
-        """So many have come."""
+        """Count bytes that have come."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Choices:
     delete: bool = False
     """Remove at the target what the source does not have."""
     folders: bool = False
-    """The source must be one."""
+    """The source must be a folder."""
 
 
 @dataclass(frozen=True)
@@ -71,31 +71,31 @@ class Opened:
     entries: Sequence[FileEntry]
     one_file: bool = False
     folder: OpenFolder | None = None
-    """Where it lies in a datastore."""
+    """Its folder, if it is in a datastore."""
     found: local.Found = field(default_factory=local.Found)
-    """Where it lies on this machine."""
+    """Its files on this machine, and what was left out."""
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A copy that is decided and not begun."""
+    """A copy that is planned but not begun."""
 
     opened: Opened
     landing: Landing
     sink: Sink
     plan: Plan
     folder: OpenFolder | None = None
-    """Where the target lies in a datastore."""
+    """The target's folder, if it is in a datastore."""
 
     @property
     def label(self) -> str:
-        """Where it goes, for people."""
+        """The target, for messages."""
         one = self.landing.one_name
         return str(self.landing.folder.below(one) if one else self.landing.folder)
 
 
 def prepare(storage: Storage, source: str, target: str, choices: Choices, watch: Watch) -> Prepared:
-    """Open both ends and decide about every file; nothing is moved. Raises Conflict for what is in the way."""
+    """Open both ends and decide about every file; nothing is moved. Raises Conflict for files in the way."""
     start, end = parse_place(source), parse_place(target)
     if {start.kind, end.kind} == {"local"}:
         raise UserError(f"{source} and {target} are both on this machine.", f"Use cp. {HINT}")
@@ -107,7 +107,7 @@ def prepare(storage: Storage, source: str, target: str, choices: Choices, watch:
 
 
 def carry_out(prepared: Prepared, storage: Storage, watch: Watch) -> None:
-    """Move what is to be moved, then remove what is to go; typed again after an interruption it goes on."""
+    """Copy, then remove, as planned; repeated after an interruption, it continues."""
     plan = prepared.plan
     watch.expect(plan.size)
     with explained():
@@ -137,7 +137,7 @@ def _move(prepared: Prepared, watch: Watch) -> None:
 
 
 def _check_room(prepared: Prepared) -> None:
-    """Refuse what a datastore in a folder of this machine cannot take, before anything is sent."""
+    """Refuse a copy that does not fit a datastore in a folder of this machine, before anything is sent."""
     sink, needed = prepared.sink, prepared.plan.size
     if not isinstance(sink, Folder):
         return
@@ -151,7 +151,7 @@ def _check_room(prepared: Prepared) -> None:
 
 
 def open_source(storage: Storage, place: Place, ignore_files: bool = True) -> Opened:
-    """What lies at a place; raises NotFound where nothing does."""
+    """Open the source at a place; raises NotFound if nothing is there."""
     if place.kind == "local":
         root = Path(place.path)
         found = local.find(root, ignore_files)
@@ -170,7 +170,7 @@ def open_source(storage: Storage, place: Place, ignore_files: bool = True) -> Op
 
 
 def find_stored(storage: Storage, place: Place) -> tuple[Place, FileList]:
-    """A path of a datastore and what lies there; an address whose % stand for themselves is understood, too."""
+    """A path of a datastore and its files; an address with literal % signs is understood, too."""
     found = storage.listing(place.store, place.path)
     other = literal(place) if not found.files else None
     if other is not None:
@@ -194,7 +194,7 @@ def _stored(storage: Storage, place: Place) -> Opened:
 
 def _asset(storage: Storage, place: Place) -> Opened:
     asset = storage.asset(place.store, place.version)
-    # What is registered holds, whatever a storage calls this version of the file.
+    # The registered hash counts, whatever version the storage gives the file.
     listed = [
         replace(entry, etag=None) if entry.sha256 else entry for entry in storage.manifest(asset.name, asset.version)
     ]
@@ -235,7 +235,7 @@ def _prepared(storage: Storage, opened: Opened, end: Place, choices: Choices, wa
 
 
 def _is_folder(storage: Storage, end: Place) -> bool:
-    """Whether there is a folder where the copy goes."""
+    """Whether the target is an existing folder."""
     if end.kind == "local":
         return Path(end.path).is_dir()
     if end.kind != "store" or not end.path:
@@ -298,7 +298,7 @@ def _send(prepared: Prepared, copies: Sequence[Copy], source: Source, watch: Wat
 
 
 def send_files(storage: Storage, place: Place, files: Mapping[str, Path]) -> None:
-    """Files of this machine into a folder of a datastore, by the names that they get there; what is there goes."""
+    """Send local files to a folder of a datastore, by the names that they get there; existing ones are replaced."""
     with explained():
         folder = OpenFolder(storage, place, "write")
         sized = [(name, path, path.stat().st_size) for name, path in files.items()]
@@ -308,7 +308,7 @@ def send_files(storage: Storage, place: Place, files: Mapping[str, Path]) -> Non
 def _send_files(
     sink: Sink, folder: OpenFolder | None, files: Sequence[tuple[str, Path, int]], moved: Callable[[int], None]
 ) -> None:
-    """Files to where they go, several at once."""
+    """Send files to the target, several at once."""
 
     def one(file: tuple[str, Path, int]) -> None:
         name, path, size = file
@@ -328,19 +328,19 @@ def _send_files(
 
 
 def _trouble(where: str, name: str, error: OSError) -> TransferError:
-    """What could not be written, by its name and place: the system's own words have neither."""
+    """The error for a file that could not be written, with its name and place: the system's message has neither."""
     is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     said = "there is no room left" if is_full else str(error.strerror or error)
     return TransferError("disk_full" if is_full else "data_unavailable", f"{joined(where, name)}: {said}")
 
 
 def _through_here(prepared: Prepared, watch: Watch) -> None:
-    """Between two storages: a part at a time through a folder of this machine."""
+    """Copy between two storages, a part at a time through a folder of this machine."""
     opened = prepared.opened
     announce = opened.folder.announce if opened.folder is not None else None
     for part in _parts(prepared.plan.copies):
         with tempfile.TemporaryDirectory(prefix="muster-copy-") as spool:
-            # Fetched under the names that they get, and counted when they have arrived.
+            # Fetched under the names that they get, and counted when they are sent on.
             fetch_all(opened.source, str(opened.place), part, Path(spool), lambda _: None, announce)
             fetched = [Copy(replace(copy.entry, path=copy.name), copy.name) for copy in part]
             _send(prepared, fetched, Folder(spool), watch)
@@ -369,7 +369,7 @@ def remove(storage: Storage, place: Place, names: Sequence[str]) -> None:
 
 
 def each(items: Sequence[T], work: Callable[[T], object], at_once: int) -> list:  # type: ignore[type-arg]
-    """The results in order; after the first failure nothing more is begun."""
+    """The results in order; after the first failure no more work is begun."""
     with ThreadPoolExecutor(max(1, min(at_once, len(items)))) as pool:
         try:
             return list(pool.map(work, items))

@@ -1,4 +1,4 @@
-"""Files of a storage into a folder of this machine: whole or not at all, and on from where an earlier try stopped."""
+"""Fetches files into a folder of this machine: all or nothing, continuing where an earlier try stopped."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def fetch_all(
     moved: Callable[[int], None],
     announce: Announce | None = None,
 ) -> None:
-    """Bring every file below the target. Until all are there they lie apart, where a later try goes on with them."""
+    """Fetch every file into the target. Until all have come, they lie apart, where a later try continues with them."""
     if not copies:
         return
     for copy in copies:
@@ -69,19 +69,19 @@ def fetch_all(
 
 
 class _Counted(Progress):
-    """Progress that somebody follows."""
+    """Progress that is passed on to a callback."""
 
     def __init__(self, moved: Callable[[int], None]) -> None:
         super().__init__()
         self.moved = moved
         self._told: dict[int, int] = {}
-        """By thread: what it has said of the part that is under way."""
+        """By thread: the bytes that it has counted of the part under way."""
 
     def arriving(self, count: int) -> None:
         super().arriving(count)
         thread = threading.get_ident()
         more = count - self._told.get(thread, 0)
-        # One that is asked for again is not counted again.
+        # A part that is requested again is not counted again.
         if more > 0:
             self._told[thread] = count
             self.moved(more)
@@ -93,7 +93,7 @@ class _Counted(Progress):
 
 
 def _drop_outdated(partial: Path, copies: Sequence[Copy]) -> None:
-    """Begin again where what an earlier try began with is no longer what there is."""
+    """Start over if the files have changed since an earlier try."""
     now = {copy.entry.path: [copy.entry.size, copy.entry.etag, copy.entry.sha256] for copy in copies}
     listing = partial / "listing.json"
     try:

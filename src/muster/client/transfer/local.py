@@ -1,4 +1,4 @@
-"""Files of this machine that are to be copied: all below a folder, less what ignore files name."""
+"""Files of this machine that are to be copied: all below a folder, except those that ignore files name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from muster.wire.data.access import FileEntry, file_etag
 from muster.wire.text import is_encodable
 
 PARTIAL = ".muster-partial-"
-"""Begins the folder of a copy that is under way."""
+"""The prefix of the folder of a copy that is under way."""
 
 _RENAME = "Rename it, or name it in .musterignore."
 
@@ -30,11 +30,11 @@ class Found:
     outside: list[str] = field(default_factory=list)
     """Links that lead out of a datastore."""
     empty: list[str] = field(default_factory=list)
-    """Folders that hold nothing: storages know files only."""
+    """Empty folders: storages know only files."""
 
 
 def find(root: Path, use_ignore_files: bool) -> Found:
-    """What there is to copy; raises NotFound where there is nothing by that name."""
+    """The files to copy; raises NotFound if the path does not exist."""
     found = Found()
     if root.is_file():
         found.files.append(_entry(root.name, root.stat()))

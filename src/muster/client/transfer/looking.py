@@ -1,4 +1,4 @@
-"""What lies at a place, level by level, and what changes there."""
+"""Lists the files at a place, level by level, and finds what changes there."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Shown:
 
 @dataclass(frozen=True)
 class Change:
-    """A file that came, changed or went."""
+    """A file that was added, changed or removed."""
 
     what: Literal["new", "changed", "gone"]
     path: str
@@ -35,7 +35,7 @@ class Change:
 
 
 def entries_of(storage: Storage, place: Place) -> FileList:
-    """Every file at a place, by its path from there; the one file that it is has its own name."""
+    """Every file at a place, with its path relative to that; a place that is one file lists it by its name."""
     if place.kind != "store":
         with explained():
             return FileList(tuple(open_source(storage, place, ignore_files=False).entries))
@@ -46,7 +46,7 @@ def entries_of(storage: Storage, place: Place) -> FileList:
 
 
 def level(entries: Iterable[FileEntry]) -> list[Shown]:
-    """What stands on the first level: folders with what is below them, and files."""
+    """The first level: folders with what is below them, and files."""
     found: dict[str, Shown] = {}
     for entry in entries:
         first, slash, _ = entry.path.partition("/")
@@ -57,7 +57,7 @@ def level(entries: Iterable[FileEntry]) -> list[Shown]:
 
 
 def changes(before: Mapping[str, FileEntry], now: Mapping[str, FileEntry]) -> list[Change]:
-    """What is different between two looks at a place."""
+    """The differences between two listings of a place."""
     found = [Change("new", path, now[path].size) for path in now.keys() - before.keys()]
     found += [Change("gone", path, before[path].size) for path in before.keys() - now.keys()]
     for path in now.keys() & before.keys():
@@ -68,16 +68,16 @@ def changes(before: Mapping[str, FileEntry], now: Mapping[str, FileEntry]) -> li
 
 @dataclass(frozen=True)
 class Difference:
-    """Two versions of a data asset, held against each other."""
+    """Two versions of a data asset, compared."""
 
     changes: tuple[Change, ...]
     same: int
     unknown: int = 0
-    """Files of the same size whose content is not known of both: they count as the same."""
+    """Files of the same size of which a hash is missing: they count as the same."""
 
 
 def difference(left: Iterable[FileEntry], right: Iterable[FileEntry]) -> Difference:
-    """What came, went or changed from one list of files to another; by hashes where both are known."""
+    """The changes from one list of files to another; by hashes where both are known."""
     before, now = ({entry.path: entry for entry in entries} for entries in (left, right))
     found = [Change("new", path, now[path].size) for path in now.keys() - before.keys()]
     found += [Change("gone", path, before[path].size) for path in before.keys() - now.keys()]

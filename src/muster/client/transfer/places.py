@@ -1,4 +1,4 @@
-"""What a copy goes from and to, as it is typed. Pure."""
+"""Sources and targets of copies, as they are typed. Pure."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class Place:
     """The datastore, or the asset's name."""
     version: str | None = None
     location: Location | None = None
-    """Of kind `elsewhere`."""
+    """For the kind `elsewhere`."""
     is_folder: bool = False
     """It was typed with a slash at its end."""
 
     @property
     def name(self) -> str:
-        """Its last part: what a copy of it is called."""
+        """Its last part: the name of a copy of it."""
         if self.kind == "local":
             return Path(self.path).absolute().name
         address = self.path or (str(self.location).partition("?")[0] if self.location else "")
@@ -52,7 +52,7 @@ class Place:
 
 
 def parse_place(text: str) -> Place:
-    """A place as it is typed; raises JobError where it is none."""
+    """The place that was typed; raises JobError if it is not one."""
     location = parse_address(text)
     is_folder = text.endswith("/")
     if location.kind == "local":
@@ -68,7 +68,7 @@ def parse_place(text: str) -> Place:
 
 
 def literal(place: Place) -> Place | None:
-    """The same address with every % as it stands, for names that a list has shown; None where that is no other."""
+    """The same address with every % taken literally, for names copied from a list; None if that changes nothing."""
     path = place.text.partition("/paths/")[2].strip("/")
     return replace(place, path=path) if place.kind == "store" and "%" in path and path != place.path else None
 

@@ -1,4 +1,4 @@
-"""What a copy does with each file, before it does anything. Pure."""
+"""Decides what a copy does with each file, before it begins. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Copy:
     """One file, and the name that it gets below the target's folder."""
 
     entry: FileEntry
-    """By its path below the source's folder."""
+    """Its path is relative to the source's folder."""
     name: str
 
 
@@ -35,7 +35,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Landing:
-    """Where a source lands: the folder, and the name of the one file, where the source is one."""
+    """Where a source lands: the folder, and the file's name, if the source is one file."""
 
     folder: Place
     one_name: str | None = None
@@ -45,7 +45,7 @@ class Landing:
 
 
 def landing(source: Place, target: Place, *, one_file: bool, into_folder: bool) -> Landing:
-    """As `cp` has it: one file gets the target's name, or goes into a folder that is there or ends in a slash.
+    """As with `cp`: one file gets the target's name, or goes into a folder that exists or ends in a slash.
 
     The files of a folder go below the target, so that the same copy typed again means the same; with a slash at the
     target's end, below the source's name there.
@@ -67,7 +67,7 @@ def decide(
     delete: bool = False,
     where: str = "the target",
 ) -> Plan:
-    """What to do about each file. `identical` says which of those that are there with the same size are the same."""
+    """Decide about each file. `identical` finds the ones with the same content among those there with the same size."""
     alike = [copy for copy in copies if copy.name in there and there[copy.name].size == copy.entry.size]
     same = identical(alike)
     wanted = [copy for copy in copies if copy.name not in same]

@@ -1,4 +1,4 @@
-"""What is said of a file or folder: the attributes of RFC 7530, by their numbers."""
+"""The attributes of a file or folder as in RFC 7530, by their numbers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _YES, _NO, _NOBODY = u32(1), u32(0), opaque(b"65534")
 _TOLD: dict[int, Told] = {
     0: lambda tree, node: bitmap(_SUPPORTED),
     1: lambda tree, node: u32(_FOLDER if node.is_folder else _FILE),
-    2: _always(u32(0)),  # handles stay as they are
+    2: _always(u32(0)),  # handles are persistent
     3: lambda tree, node: u64(max(node.status.st_mtime_ns, node.status.st_ctime_ns)),
     4: lambda tree, node: u64(node.status.st_size),
     5: _always(_NO),  # links
@@ -84,7 +84,7 @@ _SUPPORTED: int = sum(1 << number for number in _TOLD)
 
 
 def attributes(tree: Tree, node: Node, asked: int) -> bytes:
-    """Those that are asked for and known, in the order of their numbers."""
+    """The requested attributes that are supported, in the order of their numbers."""
     told = asked & _SUPPORTED
     values = b"".join(told_of(tree, node) for number, told_of in _TOLD.items() if told >> number & 1)
     return bitmap(told) + opaque(values)

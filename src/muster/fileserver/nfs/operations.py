@@ -1,6 +1,6 @@
-"""The operations of NFS 4.0 (RFC 7530) that reading takes. No state is kept: nothing can be changed or locked here.
+"""The operations of NFS 4.0 (RFC 7530) for reading. No state is kept, since nothing can be changed or locked here.
 
-So a client that goes on with what another process gave it is served as before, and none needs to be remembered.
+So a client that continues with the state of an earlier process is served as before, and none has to be remembered.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Compound:
             raise Refused(Status.NOFILEHANDLE)
         return self._current
 
-    # Where it is
+    # Navigation
 
     def _putrootfh(self, call: Reader) -> bytes:
         self._current = self._tree.top()
@@ -110,7 +110,7 @@ class Compound:
         self._current = None
         return u32(2) + u32(1) + u32(0)
 
-    # What it is
+    # Attributes
 
     def _getattr(self, call: Reader) -> bytes:
         return attributes(self._tree, self._here, call.bitmap())
@@ -136,7 +136,7 @@ class Compound:
         said = bitmap(asked) + opaque(call.opaque(1 << 16))
         return attributes(self._tree, self._here, asked) == said
 
-    # What it holds
+    # Contents
 
     def _readdir(self, call: Reader) -> bytes:
         cookie, _, _, most, asked = call.u64(), call.fixed(_VERIFIER_BYTES), call.u32(), call.u32(), call.bitmap()
@@ -149,7 +149,7 @@ class Compound:
             try:
                 node = self._tree.lookup(self._here, name)
             except Refused:
-                continue  # it has gone meanwhile
+                continue  # it was removed meanwhile
             entry = u32(1) + u64(at) + opaque(name) + attributes(self._tree, node, asked)
             room -= len(entry)
             if room < 0:
@@ -168,7 +168,7 @@ class Compound:
         return u32(at_end) + opaque(data)
 
     def _spend(self, count: int) -> None:
-        """A small request must not have an answer of any size."""
+        """Limit the answer: a small request must not cause one of any size."""
         self._answered += count
         if self._answered > 2 * READ_BYTES:
             raise Refused(Status.RESOURCE)
@@ -176,7 +176,7 @@ class Compound:
     def _readlink(self, call: Reader) -> bytes:
         raise Refused(Status.INVAL)
 
-    # What is opened and closed
+    # Opening and closing
 
     def _open(self, call: Reader) -> bytes:
         call.u32()
@@ -215,7 +215,7 @@ class Compound:
         call.u32()
         return _next(call.fixed(_STATE_BYTES))
 
-    # Who asks
+    # Clients
 
     def _setclientid(self, call: Reader) -> bytes:
         call.fixed(_VERIFIER_BYTES), call.opaque(_TEXT_BYTES)
@@ -235,12 +235,12 @@ class Compound:
         return b""
 
     def _refuse(self, call: Reader) -> bytes:
-        """Whatever would change something."""
+        """For every operation that would change something."""
         raise Refused(Status.ROFS)
 
 
 def _state() -> bytes:
-    """What stands for an opened file: never asked for again."""
+    """A state ID for an opened file: it is never looked up."""
     return u32(1) + secrets.token_bytes(12)
 
 

@@ -36,7 +36,7 @@ _CREDENTIAL_BYTES = 400
 _PATIENCE_S = 60.0
 _MOST_CLIENTS = 1_000
 _FILES_EACH = 4
-"""Descriptors that a client takes: its connection, and what is read for it."""
+"""File descriptors per client: its connection, and the files that are read for it."""
 _OWN_FILES = 64
 _IDLE_PROBE_S, _IDLE_PROBES = 60, 3
 
@@ -67,12 +67,12 @@ def main() -> None:
 
 
 class Server(Listener):
-    """Takes the clients of one network, and nobody else."""
+    """Accepts the clients of one network, and nobody else."""
 
     def __init__(self, settings: Settings) -> None:
         self.tree = Tree(settings.name, settings.folder)
         self._clients = ipaddress.ip_network(settings.clients, strict=False)
-        # Whoever looks after this process asks it from the same machine.
+        # The process that watches this one calls it from the same machine.
         self._here = {ipaddress.ip_address(address) for address in ("127.0.0.1", settings.host)}
         self.address_family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
         super().__init__((settings.host, settings.port), _Client, _most_clients())
@@ -93,7 +93,7 @@ class _Client(socketserver.BaseRequestHandler):
 
     def handle(self) -> None:
         self.request.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # One that has gone without a word is noticed.
+        # A client that is gone without closing its connection is noticed.
         self.request.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self.request.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _IDLE_PROBE_S)
         self.request.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _IDLE_PROBES)
@@ -134,13 +134,13 @@ class _Client(socketserver.BaseRequestHandler):
 
 
 def _most_clients() -> int:
-    """As many as this process may open files for."""
+    """As many as this process has file descriptors for."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _MOST_CLIENTS if files < 0 else min(_MOST_CLIENTS, max(1, (files - _OWN_FILES) // _FILES_EACH))
 
 
 def answered(tree: Tree, call: bytes) -> bytes:
-    """The reply to one call; Garbled where it is none."""
+    """The reply to one call; raises Garbled if it is not a call."""
     reader = Reader(call)
     number, kind = reader.u32(), reader.u32()
     if kind != _CALL:

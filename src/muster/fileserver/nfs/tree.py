@@ -1,7 +1,7 @@
-"""What is served: a folder below a root of its own, by handles that outlive the process. No links are followed.
+"""The folder that is served, below a root of its own, by handles that outlive the process. No links are followed.
 
-A handle names a path and the file that lay there: the same path with another file is another handle, so that nobody
-reads half of one file and half of the next.
+A handle names a path and the inode of the file there: the same path with another file has another handle, so that
+nobody reads half of one file and half of the next.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from enum import IntEnum
 
 _TOP, _PATH, _HASH = b"\0", b"\1", b"\2"
 _PATH_BYTES = 110
-"""A handle has 128 at most; a longer path stands in it as its hash."""
+"""A handle has at most 128; a longer path is replaced by its hash."""
 _LONG_PATHS = 100_000
 _LISTINGS, _LISTED_NAMES = 1_000, 1_000_000
-"""So many are kept, with so many names; the last one is, whatever its size."""
+"""The most listings that are kept, and the most names in them; the last one is kept whatever its size."""
 _SETTLED_NS = 2_000_000_000
 """A folder may change twice within one tick of its clock."""
 _NAME_BYTES = 255
@@ -32,7 +32,7 @@ _FOR_ALL = stat.S_IROTH
 
 
 class Status(IntEnum):
-    """What NFS calls a refusal."""
+    """The status codes of NFS for refusals."""
 
     NOENT = 2
     IO = 5
@@ -105,7 +105,7 @@ class Tree:
         return _HASH + inode + digest
 
     def node(self, handle: bytes) -> Node:
-        """What a handle names; clients may make up any."""
+        """The file or folder that a handle names; clients may make up any handle."""
         kind, inode, rest = handle[:1], handle[1:9], handle[9:]
         if handle == _TOP:
             return self.top()
@@ -150,7 +150,7 @@ class Tree:
         return Node(path, self._status(path))
 
     def listing(self, node: Node) -> list[tuple[int, bytes]]:
-        """Names of a folder with the place of each, in the order of the places: they stay while others come and go."""
+        """A folder's names with their cookies, in the order of these: they stay the same while others come and go."""
         _require_folder(node)
         if node.path is None:
             return [(_FIRST_COOKIE, self._name)]
@@ -246,5 +246,5 @@ def _is_served(item: os.DirEntry[str]) -> bool:
 
 
 def _cookie(name: bytes) -> int:
-    """Its place: by its name alone, and one that every client can hold."""
+    """A name's cookie: it depends on the name alone, and fits every client."""
     return (int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "big") >> 2) + _FIRST_COOKIE

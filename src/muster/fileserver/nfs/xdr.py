@@ -1,4 +1,4 @@
-"""XDR (RFC 4506): the form of what NFS clients and servers say to each other."""
+"""XDR (RFC 4506): the encoding of messages between NFS clients and servers."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import struct
 
 
 class Garbled(ValueError):
-    """What came is no message of this protocol."""
+    """The bytes received are not a message of this protocol."""
 
 
 class Reader:
-    """Takes one value after the other."""
+    """Reads one value after the other."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

@@ -1,4 +1,4 @@
-"""What a data asset holds when it is made: listed where it lies, hashed where that costs no download."""
+"""The content of a new data asset: listed where it lies, hashed where that costs no download."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TYPES = ("uri_file", "uri_folder", "mltable")
 
 
 def measure(context: Context, body: NewAsset) -> tuple[str, list[FileEntry]]:
-    """The type and the manifest of an asset to be; raises NotFound where nothing lies at its address."""
+    """The type and the manifest of a new asset; raises NotFound if nothing is at its address."""
     check_asset_name(body.name)
     if body.type is not None and body.type not in _TYPES:
         raise errors.JobError(f"a data asset cannot be of type {body.type!r}", f"Types are {', '.join(_TYPES)}.")
@@ -52,7 +52,7 @@ def measure(context: Context, body: NewAsset) -> tuple[str, list[FileEntry]]:
 def seen(context: Context, connection: Connection, address: str, folder: bool) -> list[FileEntry] | None:
     """The files at an address with their sizes, where listing them costs little; None where the store is elsewhere.
 
-    What is not there is an empty list; hashes come with the first download.
+    If nothing is there, the list is empty; hashes come with the first download.
     """
     spec, path = store_of(context, connection, parse_address(address))
     if not isinstance(spec.options, _HERE) or context.files.store.local_root is None:
@@ -64,7 +64,7 @@ def seen(context: Context, connection: Connection, address: str, folder: bool) -
 
 
 def protect(context: Context, address: str, files: Sequence[FileEntry]) -> None:
-    """Take the permission to write from what never changes, where it lies in the workspace's own folder."""
+    """Make an asset's files read-only, if they lie in the workspace's own folder."""
     location, store = parse_address(address), context.files.store
     root = store.local_root
     if location.kind != "datastore" or location.store != DEFAULT_DATASTORE or root is None or store.encrypted:
@@ -93,7 +93,7 @@ def locate(context: Context, name: str, version: str, path: str) -> tuple[Datast
 
 
 def _compared(given: Sequence[HashedFile], found: Sequence[FileEntry]) -> list[FileEntry]:
-    """What the sender says that it sent, compared with what arrived."""
+    """The files that arrived, compared with those that the sender announced, and with their hashes."""
     sent = {safe_path(item.path): item for item in given}
     there = {entry.path: entry for entry in found}
     if sent.keys() != there.keys():

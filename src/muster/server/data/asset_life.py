@@ -1,4 +1,4 @@
-"""The later life of data assets: what uses them, archived, removed."""
+"""Data assets after their creation: uses, archiving and removal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from muster.wire import states
 from muster.wire.data.assets import AssetUses, AssetView
 
 _NAMED = 10
-"""As many runs are named."""
+"""The most runs that are named."""
 
 
 def archive(transaction: Transaction, name: str, version: str, archived: bool) -> AssetView:
@@ -29,7 +29,7 @@ def archive(transaction: Transaction, name: str, version: str, archived: bool) -
 
 
 def remove(transaction: Transaction, name: str, version: str) -> AssetUses:
-    """Forget a version that no active run uses; its number is not given again. Returns what used it."""
+    """Forget a version that no active run uses; its number is never used again. Returns the runs that used it."""
     asset = assets.find(transaction.connection, name, version)
     found = uses(transaction.connection, asset)
     if found.active:

@@ -73,7 +73,7 @@ def exists(connection: Connection, name: str, version: str) -> bool:
 
 
 def _is_same(connection: Connection, row: Row[Any], body: NewAsset, kind: str, given: Sequence[FileEntry]) -> bool:
-    """Whether a version holds the same files: the same data again is no other version, and scripts run again."""
+    """Whether a version holds the same files: a script that runs again makes no new version of the same data."""
     if not given or row.type != kind:
         return False
     if (digest := digest_of(given)) is not None:
@@ -118,7 +118,7 @@ def find(connection: Connection, name: str, version: str | None) -> AssetView:
 
 
 def listing(connection: Connection, name: str | None = None, archived: bool = False) -> list[AssetView]:
-    """Assets, the newest version of each first; with `archived` also those."""
+    """Assets, the newest version of each first; with `archived` also archived ones."""
     table = tables.assets
     query = select(table).where(table.c.removed_at.is_(None)).order_by(table.c.name, table.c.number.desc())
     if not archived:
@@ -138,7 +138,7 @@ def files(connection: Connection, asset: AssetView) -> tuple[FileEntry, ...]:
 
 
 def pin_input(transaction: Transaction, address: str, report: HashesReport) -> int:
-    """Keep what a node found out about the asset that an input is. Returns how many hashes were new."""
+    """Record the hashes that a node found for an input that is an asset. Returns how many were new."""
     location = parse_address(address)
     if location.kind == "model":
         return 0
@@ -148,7 +148,7 @@ def pin_input(transaction: Transaction, address: str, report: HashesReport) -> i
 
 
 def pin(transaction: Transaction, name: str, version: str, found: Iterable[HashedFile]) -> int:
-    """Keep the hashes that a first download found; raises Conflict where something else is known. Returns how many."""
+    """Record the hashes that a first download found; raises Conflict if others are known. Returns how many were new."""
     table = tables.asset_files
     asset = find(transaction.connection, name, version)
     known = {entry.path: entry for entry in files(transaction.connection, asset)}
@@ -169,7 +169,7 @@ def pin(transaction: Transaction, name: str, version: str, found: Iterable[Hashe
 
 
 def changed(path: str, name: str, version: str) -> errors.Conflict:
-    """The error for a file of an asset that has changed, though assets never do."""
+    """The error for a file of an asset that has changed, although assets never do."""
     return errors.Conflict(
         f"{path} of the data asset {name}:{version} has changed since the asset was made",
         "Something wrote to its place: make a new version of it.",
@@ -177,7 +177,7 @@ def changed(path: str, name: str, version: str) -> errors.Conflict:
 
 
 def refuse_kept(connection: Connection, store: str, *paths: str) -> None:
-    """Refuse to write where the content of an asset lies, or to a folder around it: it never changes."""
+    """Refuse to write to the content of an asset or model, or to a folder around it: it never changes."""
     root = datastore_address(store, "")
     for what, table in (("data asset", tables.assets), ("model", tables.models)):
         query = select(table.c.name, table.c.version, table.c.address).where(_below(table, root), is_there(table))
@@ -198,7 +198,7 @@ def _refuse_around(what: str, kept: str, store: str, path: str) -> None:
 
 
 def is_there(table: Any) -> Any:
-    """Of assets, those that were not removed; a model that is removed has no row."""
+    """The condition that an asset was not removed; a removed model has no row."""
     return table.c.removed_at.is_(None) if "removed_at" in table.c else true()
 
 

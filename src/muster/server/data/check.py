@@ -1,4 +1,4 @@
-"""A job's data before it is queued: its datastores and secrets exist, and its versions are fixed."""
+"""Checks a job's data before it is queued: its datastores and secrets must exist, and its versions are fixed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PUT_THERE = f"`muster data cp ./FOLDER ADDRESS` puts files there; {_INSTEAD}"
 
 
 def settle(context: Context, connection: Connection, spec: JobSpec, person: str | None = None) -> JobSpec:
-    """The job with the versions of its data fixed; raises what names the input and what is wrong with it."""
+    """The job with the versions of its data fixed; raises an error that names the input and what is wrong with it."""
     if names := secret_names(spec):
         secrets.require_use(context, connection, names, person)
     _require_reach(context, spec, person)
@@ -56,7 +56,7 @@ def settle(context: Context, connection: Connection, spec: JobSpec, person: str 
 
 
 def _require_reach(context: Context, spec: JobSpec, person: str | None) -> None:
-    """Where several people work, nodes open no path of their machine for a job that is not listed."""
+    """Where several people work, nodes open only listed paths of their machine for a job."""
     people = context.tokens.people
     if not people.is_shared or person is None or people.role(person) == ADMIN:
         return
@@ -92,7 +92,7 @@ def _settled(context: Context, connection: Connection, item: Input) -> Input:
 
 
 def _check_there(context: Context, spec: StoreSpec, path: str, item: Input) -> None:
-    """Look where looking costs nothing; a remote store is asked when the job starts."""
+    """Check where that costs nothing; a remote store is checked when the job starts."""
     if isinstance(spec.options, WorkspaceFolder):
         root = context.files.store.local_root
         folder = root / datastores.BUILT_IN_FOLDER if root is not None else None
@@ -110,7 +110,7 @@ def _check_there(context: Context, spec: StoreSpec, path: str, item: Input) -> N
 
 
 def _check_output(context: Context, connection: Connection, item: Output) -> str:
-    """Refuse a place that cannot be written to; its address in one spelling."""
+    """Refuse a place that cannot be written to; returns its address in one spelling."""
     where = "Write azureml://datastores/NAME/paths/…, or leave `path` out: it is kept with the run."
     if not rules.is_address(item.path or ""):
         raise errors.JobError(f"{item.path!r} is no address that can be written to", where)

@@ -47,7 +47,7 @@ def put(context: Context, digest: str, files: Manifest) -> None:
 
 
 def admit_agent(connection: Connection, node: str, digest: str) -> None:
-    """Refuse a node the code of runs that it has no open attempt of."""
+    """Refuse a node the code of runs of which it has no open attempt."""
     runs, placements = tables.runs, tables.placements
     rows = connection.execute(
         select(runs.c.snapshot, runs.c.environment)
@@ -59,7 +59,7 @@ def admit_agent(connection: Connection, node: str, digest: str) -> None:
 
 
 def store_blobs(snapshots: Snapshots, pieces: Iterator[bytes]) -> int:
-    """Cut a stream of frames into blobs without holding one whole."""
+    """Cut a stream of frames into blobs without holding a whole one in memory."""
     buffer = b""
     count = 0
 

@@ -43,7 +43,7 @@ async def put_snapshot(digest: str, body: SnapshotFiles, context: ContextOf) -> 
 
 @router.get("/snapshots/{digest}", dependencies=[needs(Action.READ_CODE)])
 async def show(digest: str, context: ContextOf, caller: CallerOf) -> SnapshotFiles:
-    """What a snapshot is made of: hash, size and mode of every file."""
+    """The files of a snapshot: hash, size and mode of each."""
     await _admit(digest, context, caller)
     return SnapshotFiles(await asyncio.to_thread(context.files.snapshots.files, digest))
 

@@ -77,7 +77,7 @@ def add(
 
 
 def create_place(context: Context, body: NewDatastore, caller: Caller) -> None:
-    """Make the container, share or folder that a datastore is to lie in, where it is missing."""
+    """Create a datastore's container, share or folder, if it is missing."""
     spec = make_store(body.name, body.kind, body.options, body.credential)
     spec = replace(spec, vouched=caller.role == ADMIN)
     require_reach(context, spec)
@@ -86,7 +86,7 @@ def create_place(context: Context, body: NewDatastore, caller: Caller) -> None:
 
 
 def _check_here(context: Context, spec: StoreSpec) -> None:
-    """Refuse what can never work on this machine."""
+    """Refuse a datastore that can never work on this machine."""
     options = spec.options
     require_reach(context, spec)
     if isinstance(options, FsspecAddress):
@@ -137,7 +137,7 @@ def _view(
 
 
 def find(context: Context, connection: Connection, name: str) -> StoreSpec:
-    """A datastore with its credential opened, or a refusal that names the known ones."""
+    """A datastore with its credential unsealed; raises a NotFound that names the known ones."""
     if name == DEFAULT_DATASTORE:
         return _OWN
     row = connection.execute(select(tables.datastores).where(tables.datastores.c.name == name)).first()
@@ -156,7 +156,7 @@ def find_view(context: Context, connection: Connection, name: str) -> DatastoreV
 
 
 def open_store(context: Context, spec: StoreSpec) -> Datastore:
-    """An open datastore; kept, because opening one may ask a service who we are."""
+    """An open datastore; kept, because opening one may need a sign-in to a service."""
     if isinstance(spec.options, WorkspaceFolder):
         return Datastore(spec, StoreFolder(context.files.store, BUILT_IN_FOLDER))
     require_reach(context, spec)
@@ -168,7 +168,7 @@ def open_store(context: Context, spec: StoreSpec) -> Datastore:
 
 
 def require_reach(context: Context, spec: StoreSpec) -> None:
-    """Refuse what would reach into the server's machine, where that is not for whoever asks."""
+    """Refuse a datastore that reaches into the server's machine, unless an administrator chose it."""
     if _is_guarded(context, spec):
         what = f"the datastore {spec.name}"
         require_store(spec.options, spec.credential.secret_options, context.reach, what)
@@ -177,12 +177,12 @@ def require_reach(context: Context, spec: StoreSpec) -> None:
 
 
 def _is_guarded(context: Context, spec: StoreSpec) -> bool:
-    """Whether somebody who is no administrator chose where it leads; alone, one is."""
+    """Whether a user who is not an administrator chose where it leads; a single user is one."""
     return context.tokens.people.is_shared and not spec.vouched and not isinstance(spec.options, WorkspaceFolder)
 
 
 def remove(context: Context, transaction: Transaction, name: str, caller: Caller) -> None:
-    """Forget a datastore that nothing refers to; what it holds stays."""
+    """Forget a datastore that nothing refers to; its files stay."""
     find(context, transaction.connection, name)
     if name == DEFAULT_DATASTORE:
         raise errors.Conflict(f"{name} is the workspace's own datastore", "It stays.")
@@ -237,14 +237,14 @@ def try_out(context: Context, spec: StoreSpec, write: bool) -> tuple[str, ...]:
 
 
 def _credential_words(spec: StoreSpec) -> tuple[str, ...]:
-    """What the credential may do, as far as that can be told from itself."""
+    """What the credential allows, as far as it says so itself."""
     if spec.credential.account_key:
         return (f"its credential: {_WIDE_KEY}",)
     return (permissions(spec.credential.sas),) if spec.credential.sas else ()
 
 
 def matching(context: Context, connection: Connection, location: Location) -> tuple[StoreSpec, str] | None:
-    """The datastore that an address of a container lies in, and the path there; the narrowest where several do."""
+    """The datastore that a container's address lies in, and the path there; the narrowest of several."""
     found: list[tuple[int, StoreSpec, str]] = []
     for row in connection.execute(select(tables.datastores).where(tables.datastores.c.kind == BlobContainer.kind)):
         options = from_json(BlobContainer, row.options)

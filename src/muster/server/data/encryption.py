@@ -33,7 +33,7 @@ _WORDS = b"This opens with the workspace's key."
 def check_key(store: Store) -> None:
     """Refuse to serve with another key than the store was written with."""
     if not store.encrypted:
-        # Says so itself where an earlier server encrypted, and the key is no longer named.
+        # This raises an error if an earlier server encrypted, and the key is no longer named.
         if store.exists(_CHECK):
             store.read(_CHECK)
         return
@@ -53,7 +53,7 @@ def describe(context: Context) -> EncryptionView:
 
 
 def rotate(context: Context, new: NewKey) -> RotatedKey:
-    """Wrap every file's key in a new key. A death in between is made good later."""
+    """Wrap every file's key in a new key. A crash in between is made good later."""
     ring, config = context.files.ring, read_config(_workspace(context))
     if ring is None or config is None:
         hint = "Name a key under `encryption` in workspace.json first."
@@ -61,7 +61,7 @@ def rotate(context: Context, new: NewKey) -> RotatedKey:
     fresh = load_key(new, context.paths.root)
     if fresh.id == ring.first.id:
         raise errors.Conflict(f"the key {fresh.id.hex()} is the workspace's key already", "Make a new one.")
-    # Both are named before the first header changes, so that the next server can read whatever it finds.
+    # Both keys are named before the first header changes, so that the next server can read whatever it finds.
     _write_config(context, _config(new, (_source(config), *config.previous)))
     ring.lead(fresh)
     count = finish_rotation(context)
@@ -69,7 +69,7 @@ def rotate(context: Context, new: NewKey) -> RotatedKey:
 
 
 def rotate_secrets(context: Context) -> SecretsResealed:
-    """Seal secrets and credentials with a fresh key. A death in between is made good later."""
+    """Seal secrets and credentials with a fresh key. A crash in between is made good later."""
     if context.vault.file is None:
         raise errors.Conflict(
             "the workspace's key comes from MUSTER_KEY, MUSTER_KEY_FILE or MUSTER_KEY_COMMAND",
@@ -80,7 +80,7 @@ def rotate_secrets(context: Context) -> SecretsResealed:
 
 
 def finish_secrets(context: Context) -> int:
-    """Seal anew what may still be sealed with an older key; then that key goes. Returns how much that was."""
+    """Reseal what may still be sealed with an older key, then drop that key. Returns how many were resealed."""
     if not context.vault.is_changing:
         return 0
     count = context.database.submit(partial(_reseal, context)).result()
@@ -103,9 +103,9 @@ def _reseal(context: Context, transaction: Transaction) -> int:
 
 
 def finish_rotation(context: Context) -> int:
-    """Bring what still has an older key to the first one; then the older ones are no longer named.
+    """Rewrap files that still have an older key with the first one; then the older ones are no longer named.
 
-    Called at every start too, for what a server that was killed meanwhile left undone.
+    Called at every start too, to finish what a killed server left undone.
     """
     finish_secrets(context)
     ring = context.files.ring
@@ -114,8 +114,8 @@ def finish_rotation(context: Context) -> int:
         return 0
     count, failed = context.files.streams.rewrap(), 0
     for store in _stores(context, ring):
-        # Names first: rewriting while a listing goes on could show a file twice. What a put has not finished gets the
-        # new key at its end, or is waste.
+        # Names first: rewriting while a listing goes on could show a file twice. An unfinished put gets the new key at
+        # its end, or is waste.
         names = [name for name, _, _ in store.files() if UNFINISHED not in name.rpartition("/")[2]]
         for name in names:
             try:
@@ -136,7 +136,7 @@ def _rewrap(store: Store, name: str) -> bool:
     try:
         return store.rewrap(name)
     except FileNotFoundError:
-        # Removed meanwhile, or a put that has got its name.
+        # Removed meanwhile, or a put that was given its final name.
         return False
 
 
@@ -164,7 +164,7 @@ def _config(key: NewKey, previous: tuple[NewKey, ...] = ()) -> EncryptionConfig:
 
 
 def _workspace(context: Context) -> dict[str, Json]:
-    """The whole of workspace.json: what is not known here stays."""
+    """The whole of workspace.json: keys that are not known here stay."""
     found: dict[str, Json] = json.loads(context.paths.config.read_text())
     return found
 

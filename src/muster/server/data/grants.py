@@ -1,4 +1,4 @@
-"""Grants: what runs and users may reach of datastores, made, checked, renewed and revoked."""
+"""Grants with which runs and users reach datastores: made, checked, renewed and revoked."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _FOLDERS = ("uri_folder", "mltable", "custom_model", "mlflow_model", "triton_mod
 
 @dataclass(frozen=True)
 class Holder:
-    """Whose grants they are: one attempt, on nodes of one kind."""
+    """The holder of grants: one attempt, on nodes of one kind."""
 
     run: str
     attempt: int
@@ -116,7 +116,7 @@ def output_orders(context: Context, connection: Connection, spec: JobSpec, holde
 
 
 def input_access(context: Context, connection: Connection, item: Input, holder: Holder) -> Access | None:
-    """How the input is reached; None for a path that the node reads itself."""
+    """The access to an input; None for a path that the node reads itself."""
     assert item.path is not None
     if not rules.is_address(item.path):
         return None
@@ -135,14 +135,14 @@ def input_access(context: Context, connection: Connection, item: Input, holder: 
 
 
 def _handed_out(context: Context, connection: Connection, location: Location, access: Access) -> str:
-    """What a job gets of an input in mode `direct`: an address, on this machine as well; of a share its path."""
+    """What a job gets for an input in mode `direct`: an address, even on this machine; for a share its path."""
     store = find_store(context, connection, location)
     is_path = access.kind == "file" and (store is None or isinstance(store[0].options, SharedFolder))
     return access.url if is_path else str(location)
 
 
 def model_of(connection: Connection, address: str) -> ModelView | None:
-    """The version of a model that an input is; None where it is data."""
+    """The model version that an input names; None if it is data."""
     location = parse_address(address)
     if location.kind != "model" or location.version is None:
         return None
@@ -150,7 +150,7 @@ def model_of(connection: Connection, address: str) -> ModelView | None:
 
 
 def _model_access(context: Context, connection: Connection, model: ModelView, item: Input, holder: Holder) -> Access:
-    """How a model is reached: as the data asset that it could be."""
+    """The access to a model, in the same way as to a data asset."""
     if model.address is None or model.num_files is None:
         raise errors.Conflict(f"the bytes of {item.path} have no place yet", "Submit the job again.")
     asked = Asked("", READ, item.type in _FOLDERS, holder.subject)
@@ -186,14 +186,14 @@ def _access(context: Context, connection: Connection, location: Location, asked:
 
 
 def find_store(context: Context, connection: Connection, location: Location) -> tuple[StoreSpec, str] | None:
-    """The datastore that a location lies in, and where there."""
+    """The datastore that a location lies in, and the path there; None if it is in none."""
     if location.kind == "datastore":
         return datastores.find(context, connection, location.store), location.path
     return datastores.matching(context, connection, location) if location.kind == "azure-blob" else None
 
 
 def manifest(context: Context, connection: Connection, item: Input, holder: Holder) -> FileList:
-    """What an input holds, with a token for each file where the store signs file by file."""
+    """The files of an input, with a token for each where the store signs file by file."""
     assert item.path is not None
     model = model_of(connection, item.path)
     location, asset = assets.resolve(connection, parse_address(model.address or "" if model else item.path))
@@ -211,7 +211,7 @@ def manifest(context: Context, connection: Connection, item: Input, holder: Hold
 
 
 def listing(context: Context, spec: StoreSpec, path: str, label: str, folder: bool) -> list[FileEntry]:
-    """What lies at a path of a datastore; raises NotFound where nothing does."""
+    """The files at a path of a datastore; raises NotFound if there are none."""
     datastore = datastores.open_store(context, spec)
     if folder:
         found = list(datastore.entries(path))
@@ -226,7 +226,7 @@ def listing(context: Context, spec: StoreSpec, path: str, label: str, folder: bo
 
 
 def with_files(access: Access, files: tuple[FileEntry, ...]) -> Access:
-    """An access together with what it leads to."""
+    """An access together with the list of its files."""
     return replace(access, manifest=files, manifest_by_reference=False)
 
 
@@ -254,7 +254,7 @@ def renew(
 
 
 def read_subnet(config: object) -> ipaddress.IPv4Network | None:
-    """The key `grants` of workspace.json: `{"subnet": "10.0.0.0/16"}`; None where grants open from anywhere."""
+    """The key `grants` of workspace.json: `{"subnet": "10.0.0.0/16"}`; None: grants are valid from anywhere."""
     if config is None:
         return None
     try:
@@ -268,7 +268,7 @@ def read_subnet(config: object) -> ipaddress.IPv4Network | None:
 
 
 def check_source(context: Context, client: Sequence[object] | None) -> None:
-    """Refuse a grant that is shown from elsewhere than it is for; on this machine there is no elsewhere."""
+    """Refuse a grant that is used from outside its subnet; this machine is always allowed."""
     subnet = context.grants_subnet
     if subnet is None or not client or not client[0]:
         return
@@ -282,7 +282,7 @@ def check_source(context: Context, client: Sequence[object] | None) -> None:
 
 
 def admit(context: Context, token: str) -> Grant:
-    """The grant behind a token, if it still holds; raises AccessDenied."""
+    """The grant behind a token, if it is still valid; raises AccessDenied."""
     now = time.time()
     grant = _verified(context, token, now)
     kept = context.data.grants_checked.get(grant.id)
@@ -295,7 +295,7 @@ def admit(context: Context, token: str) -> Grant:
 
 
 def _verified(context: Context, token: str, now: float) -> Grant:
-    """Grants made before the workspace's key was changed hold until the server ends."""
+    """Grants made before the workspace's key was changed stay valid until the server ends."""
     first, *older = context.vault.grant_keys
     for key in older:
         with suppress(errors.AccessDenied):
@@ -323,7 +323,7 @@ def _check_standing(connection: Connection, grant: Grant) -> None:
 
 
 def issue(context: Context, transaction: Transaction, body: NewGrant, user: str) -> IssuedGrant:
-    """A grant for somebody who has no token of the workspace: bytes go through the server."""
+    """Issue a grant for somebody who has no token of the workspace: bytes go through the server."""
     store = find_store(context, transaction.connection, parse_address(body.address))
     if store is None:
         raise errors.JobError(f"{body.address} is not in any datastore of the workspace", "Register one first.")
@@ -349,7 +349,7 @@ def revoke(context: Context, transaction: Transaction, grant_id: str, caller: Ca
 
 
 def standing(connection: Connection) -> list[GrantView]:
-    """Grants of people that still hold."""
+    """Grants of people that are still valid."""
     table = tables.grants
     rows = connection.execute(
         select(table).where(table.c.revoked_at.is_(None), table.c.expires_at > time.time()).order_by(table.c.expires_at)
@@ -358,7 +358,7 @@ def standing(connection: Connection) -> list[GrantView]:
 
 
 def terms(context: Context, same_machine: bool) -> Terms:
-    """What holds for the grants that are made now."""
+    """The terms of the grants that are made now."""
     local = context.files.store.local_root
     own = str(local / datastores.BUILT_IN_FOLDER) if local is not None and not context.files.store.encrypted else None
     subnet = context.grants_subnet
@@ -374,7 +374,7 @@ def public_store(location: Location) -> tuple[StoreSpec, str] | None:
 
 
 def file_path(path: str) -> str:
-    """The path of a file below a folder; raises JobError where it is none."""
+    """The path of a file below a folder; raises JobError if it is not one."""
     inner = safe_path(path)
     if not inner:
         raise errors.JobError("an empty path cannot be written to", "Name the file.")
@@ -382,7 +382,7 @@ def file_path(path: str) -> str:
 
 
 def refused_input(name: str, error: errors.MusterError) -> InputOrder:
-    """Keeps an attempt from starting, with a reason that its verdict tells."""
+    """An input that keeps an attempt from starting, with the reason for its verdict."""
     return InputOrder(name, "", "download", "uri_file", _refused(error))
 
 
@@ -391,7 +391,7 @@ def _refused(error: errors.MusterError) -> Access:
 
 
 def _or_refused(make: Callable[[], Access | None]) -> Access | None:
-    """What fails for one input must not keep the node's other orders back."""
+    """A failure of one input or output must not hold back the node's other orders."""
     try:
         return make()
     except errors.MusterError as error:

@@ -1,4 +1,4 @@
-"""What a job's inputs hold and which nodes have them already, for those who plan it. Blocking: storages are listed."""
+"""The sizes of a job's inputs and the nodes that have them already, for planning it. Blocking: storages are listed."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from muster.storage.staging.model import listing_key, tree_digest
 from muster.wire.data.access import FileEntry, where_of
 
 MOST_FILES = 20_000
-"""Of a folder that has more only so many are looked at: listing millions takes minutes."""
+"""Of a folder that has more, only this many are counted: listing millions takes minutes."""
 
 
 def look(context: Context, connection: Connection, spec: JobSpec, same_machine: bool) -> dict[str, Holding]:
-    """By input, as far as it lies at an address that the server can list."""
+    """By input, for those at an address that the server can list."""
     holder = grants.Holder("RUN", 1, same_machine)
     found = {}
     for name, item in spec.inputs.items():
@@ -56,7 +56,7 @@ def _look(context: Context, connection: Connection, item: Input, holder: grants.
     holding = Holding(sum(entry.size for entry in entries), len(entries), more)
     if more or not entries:
         return holding
-    # As a node names it.
+    # In the form that a node uses.
     entries = [replace(entry, etag=(entry.etag or "").strip('"'), token="") for entry in entries]
     where = where_of(access)
     nodes = _nodes(context, where, entries)
@@ -64,7 +64,7 @@ def _look(context: Context, connection: Connection, item: Input, holder: grants.
 
 
 def _files(context: Context, connection: Connection, item: Input, folder: bool) -> Iterable[FileEntry] | None:
-    """What an input holds; None where only a node can tell."""
+    """The files of an input; None where only a node can list them."""
     assert item.path is not None
     model = grants.model_of(connection, item.path)
     if model is not None:
@@ -83,7 +83,7 @@ def _files(context: Context, connection: Connection, item: Input, folder: bool) 
 
 
 def _nodes(context: Context, where: str, entries: list[FileEntry]) -> tuple[str, ...]:
-    """Nodes that have all of it, and answer."""
+    """The nodes that have all of it and are not lost."""
     row = Row(entries)
     content = row.content()
     if content is None:
@@ -94,7 +94,7 @@ def _nodes(context: Context, where: str, entries: list[FileEntry]) -> tuple[str,
 
 
 def _is_cached(where: str, entries: list[FileEntry]) -> bool:
-    """Whether the cache of this machine has it, where its nodes use that."""
+    """Whether the cache of this machine has it, for nodes that use that one."""
     root = data_cache_dir()
     if all(entry.sha256 for entry in entries):
         return (root / "trees" / tree_digest(entries)).is_dir()

@@ -23,7 +23,7 @@ _SERVERS = tables.file_servers
 
 
 def check(context: Context, connection: Connection, options: Options) -> None:
-    """Refuse mounts of what is not there."""
+    """Refuse mounts of file servers and datastores that do not exist."""
     for mount in options.mounts:
         if mount.file_server is not None:
             _server(connection, mount.file_server)

@@ -1,4 +1,4 @@
-"""What agents ask for the data of their attempts: lists of inputs, fresh grants, hashes, names of outputs."""
+"""Requests of agents for the data of their attempts: lists of inputs, fresh grants, hashes, names of outputs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ router = APIRouter(prefix="/agents/{node}", tags=["agents"])
 
 @router.post("/environment")
 async def agree(node: NodeOf, body: EnvironmentReport, context: ContextOf) -> AgreedVersions:
-    """The versions that a gang's nodes keep to; a node that comes with the first settles them."""
+    """The versions that all nodes of a gang keep to; the first node to report settles them."""
 
     def work(transaction: Transaction) -> AgreedVersions:
         grants.attempt_of(context, transaction.connection, node, body.run, body.attempt)
@@ -43,7 +43,7 @@ async def agree(node: NodeOf, body: EnvironmentReport, context: ContextOf) -> Ag
 
 @router.get("/manifest")
 async def manifest(node: NodeOf, run: str, attempt: int, name: str, context: ContextOf) -> FileList:
-    """What an input holds, with a token for each file where its store signs file by file."""
+    """The files of an input, with a token for each where its store signs file by file."""
 
     def look(connection: Connection) -> FileList:
         holder, spec = grants.attempt_of(context, connection, node, run, attempt)
@@ -77,7 +77,7 @@ async def renew(node: NodeOf, body: GrantsRequest, context: ContextOf) -> FreshG
 
 @router.post("/hashes")
 async def hashes(node: NodeOf, body: HashesReport, context: ContextOf) -> HashesPinned:
-    """What a first download of a data asset found; it is held to that from now on."""
+    """The hashes that a first download of a data asset found; later ones must have the same."""
 
     def work(transaction: Transaction) -> HashesPinned:
         _, spec = grants.attempt_of(context, transaction.connection, node, body.run, body.attempt)
@@ -88,13 +88,13 @@ async def hashes(node: NodeOf, body: HashesReport, context: ContextOf) -> Hashes
 
 @router.post("/peer")
 async def introduce(node: NodeOf, body: PeerHello, context: ContextOf) -> PeerIdentity:
-    """What a node serves blocks of staged data with."""
+    """The certificate and keys with which a node serves blocks of staged data."""
     return peers.introduce(context, node, body)
 
 
 @router.post("/blocks")
 async def blocks(node: NodeOf, body: BlocksRequest, context: ContextOf) -> BlocksAnswer:
-    """How far an input is on a node; who else has what of it, and what to read from the source."""
+    """A node's progress with an input; returns who else has what of it, and what to read from the source."""
     place = await context.database.read(lambda connection: peers.place_of(context, connection, node, body))
     return peers.report(context, node, place, body)
 

@@ -39,7 +39,7 @@ def placed(spec: JobSpec, run_id: str) -> JobSpec:
 
 
 def check(connection: Connection, spec: JobSpec) -> None:
-    """Refuse a name that no asset can have, and a version that there is already."""
+    """Refuse a name that no asset can have, and a version that exists already."""
     for name, output in spec.outputs.items():
         if output.name is None or output.type not in _DATA:
             continue
@@ -57,7 +57,7 @@ def check(connection: Connection, spec: JobSpec) -> None:
 def register(
     context: Context, transaction: Transaction, run_id: str, spec: Mapping[str, Json], person: str | None
 ) -> None:
-    """A run has completed: what lies on this machine is registered with its end, the rest soon after it."""
+    """Register the outputs of a completed run: those on this machine with its end, the rest soon after it."""
     for name, output in _named(spec):
         if output.type in _DATA and output.path is not None:
             body = _asset(output, output.path, run_id)
@@ -73,7 +73,7 @@ def register(
 
 
 def take_up(context: Context) -> None:
-    """Register what an earlier server had not come to."""
+    """Register outputs that an earlier server did not get to."""
     for run_id, outputs, person in context.database.read_now(_unregistered):
         for name, output in outputs:
             if output.type in _DATA and output.path is not None:

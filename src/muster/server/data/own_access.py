@@ -1,4 +1,4 @@
-"""How people's own machines reach storage: as nodes do, straight to it where that can be."""
+"""How users' own machines reach storage: as nodes do, directly where possible."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from muster.wire.data.access import READ, Access, NewAccess, OpenedAccess, Scope
 def opened(
     context: Context, connection: Connection, body: NewAccess, scope: Scope, caller: Caller, same_machine: bool
 ) -> OpenedAccess:
-    """The caller's way to a folder; raises Conflict where what never changes would be written to."""
+    """The caller's access to a folder; raises Conflict if files that never change would be written to."""
     if caller.role == GRANT:
         raise errors.AccessDenied("a grant opens its own files, and nothing else", "Use a token of the workspace.")
     location, _ = assets.resolve(connection, parse_address(body.address))
@@ -55,7 +55,7 @@ def _access(spec: StoreSpec, path: str, scope: Scope, caller: Caller, terms: Ter
 
 
 def _known_folder(spec: StoreSpec, terms: Terms) -> str | None:
-    """What the datastore's folder is known by; None where it is not there."""
+    """The ID of the datastore's folder; None if it does not exist."""
     options = spec.options
     root = options.path if isinstance(options, LocalFolder | SharedFolder) else terms.own_folder
     if root is None:
@@ -70,7 +70,7 @@ def _known_folder(spec: StoreSpec, terms: Terms) -> str | None:
 
 
 def of_run(context: Context, connection: Connection, run_id: str, address: str) -> tuple[StoreSpec, str, str]:
-    """What a rank asks for: the datastore, the path there, and the input or output that it is below."""
+    """What a rank asks for: the datastore, the path there, and that of the input or output around it."""
     location = parse_address(address)
     if location.kind != "datastore":
         raise errors.JobError(f"{address} is not a path in a datastore", "Write azureml://datastores/NAME/paths/….")

@@ -1,6 +1,6 @@
 """Nodes that take staged data from each other: their certificates, their grants, and who has what.
 
-All of it is in memory: what is lost with the server, nodes say again.
+All of it is in memory: after a restart of the server, nodes report it again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ADDRESS = re.compile(r"[A-Za-z0-9.:_-]{1,253}")
 
 
 def introduce(context: Context, node: str, hello: PeerHello) -> PeerIdentity:
-    """A certificate and a key for a process that is about to serve blocks; what an earlier one had is forgotten."""
+    """A certificate and a key for a process that is about to serve blocks; those of an earlier one are forgotten."""
     if hello.address and not _ADDRESS.fullmatch(hello.address):
         raise errors.JobError(f"{hello.address!r} is no address of a node", "Give an IP address or a host's name.")
     certificate, private_key = made_for([hello.address] if hello.address else [])
@@ -44,7 +44,7 @@ def introduce(context: Context, node: str, hello: PeerHello) -> PeerIdentity:
 
 
 def place_of(context: Context, connection: Connection, node: str, body: BlocksRequest) -> str:
-    """What it is called between nodes, if the node may have it; raises AccessDenied."""
+    """Its name among nodes, if the node may have it; raises AccessDenied."""
     match body.kind:
         case "code":
             code.admit_agent(connection, node, body.input)
@@ -63,7 +63,7 @@ def place_of(context: Context, connection: Connection, node: str, body: BlocksRe
 
 
 def report(context: Context, node: str, place: str, body: BlocksRequest) -> BlocksAnswer:
-    """Take what a node says of its blocks, and tell it of others."""
+    """Take a node's report on its blocks, and answer with those of others."""
     board, shelf = context.data.board, shelf_name(place, body.report.content)
     for other in board.members_of(shelf):
         if other != node and context.hub.silent_s(other) > NODE_LOST_S:
@@ -81,7 +81,7 @@ def report(context: Context, node: str, place: str, body: BlocksRequest) -> Bloc
 
 
 def _checked(node: str, address: str, url: str) -> str:
-    """Where a node serves its blocks: by TLS, and nowhere but on itself, or others would send its grants elsewhere."""
+    """The URL at which a node serves blocks: over TLS and on the node itself, or others would send grants elsewhere."""
     host, _, port = url.rpartition(":")
     if url and (host != f"https://{in_url(address)}" or not re.fullmatch("[0-9]{1,5}", port) or int(port) > _LAST_PORT):
         raise errors.JobError(f"{node} cannot serve blocks at {url!r}", f"It is reached at {address}, by https.")
@@ -93,13 +93,13 @@ def _offer(context: Context, peer: Member, shelf: str, subject: str) -> PeerOffe
     if keys is None:
         return None
     now = time.time()
-    # Another node looks at it, whose clock may be slow or fast.
+    # Another node checks it, whose clock may be slow or fast.
     grant = Grant(new_id(), peer.node, shelf, False, READ, now - GRANT_S, now + GRANT_S, subject)
     return PeerOffer(peer.node, peer.url, keys.certificate, sign(grant, keys.grant_key), to_text(peer.have))
 
 
 def _notices(context: Context, heard: Heard, body: BlocksRequest) -> tuple[str, ...]:
-    """What the run's followers should read, once for all its nodes."""
+    """Notices for the run's followers, once for all its nodes."""
     found = [
         f"{liar} served wrong bytes of {_named(body)} to another node. It was noticed and they were fetched "
         f"again; {liar} is not asked any more. Check its disk and memory."

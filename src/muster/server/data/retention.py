@@ -1,4 +1,4 @@
-"""Retention: what nothing refers to any more is found, listed, and removed when asked. Everything else stays."""
+"""Retention: finds and lists what nothing refers to any more, and removes it on request. Everything else stays."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Objects = list[tuple[str, int, float]]
 
 
 def collect(context: Context, policy: RetentionPolicy) -> RetentionReport:
-    """Find what may go and, unless that is only asked for, remove it."""
+    """Find what may be removed and, unless it is a dry run, remove it."""
     known = context.database.read_now(_load)
     objects = list(context.files.store.files())
     before = time.time() - policy.older_than_s
@@ -129,7 +129,7 @@ def _orphan(known: Known, name: str) -> str:
             return f"the run {parts[1]} was removed"
         if parts[2] == "checkpoints" and "/".join(parts[:6]) not in known.checkpoint_folders:
             return "a checkpoint that was never published, or was removed"
-    # Only places that a client made up for an upload: people may call a folder of theirs `assets` too.
+    # Only folders that a client named for an upload: users may call a folder of theirs `assets` too.
     if parts[0] == datastores.BUILT_IN_FOLDER and len(parts) > 4 and _UPLOAD.fullmatch(parts[3]):
         path = "/".join(parts[1:])
         if parts[1] in ("assets", "models") and not any(covers(at, path, folder=True) for at in known.assets):
@@ -142,7 +142,7 @@ def _orphan(known: Known, name: str) -> str:
 def _blobs(
     context: Context, objects: Objects, before: float, gone: Iterable[Removable], dry_run: bool
 ) -> list[Removable]:
-    """Contents that no remaining snapshot names. Under the lock of those who write snapshots."""
+    """Contents that no remaining snapshot names. Takes the lock under which snapshots are written."""
     digests = {item.name for item in gone if item.kind == "code snapshot"}
     with context.files.code_lock:
         needed = set(_needed(context, digests))
@@ -177,7 +177,7 @@ def _remove(context: Context, found: Iterable[Removable]) -> None:
 
 
 def _forget_snapshot(context: Context, digest: str, transaction: Transaction) -> None:
-    """One after another with submissions, so that none can name a snapshot that is on its way out."""
+    """Serialised with submissions, so that none can name a snapshot that is being removed."""
     used = transaction.execute(select(tables.runs.c.id).where(tables.runs.c.snapshot == digest)).first()
     kept = registered_folders(transaction.connection) | kept_snapshots(transaction.connection)
     if used is None and digest not in kept:

@@ -44,7 +44,7 @@ T = TypeVar("T")
 ReadRunData = Annotated[str, run_for(Action.READ_DATA)]
 
 _NAMED = 20
-"""As many links that lead out of a datastore are named."""
+"""The most links out of a datastore that are named."""
 router = APIRouter(tags=["data"])
 
 
@@ -81,7 +81,7 @@ async def test_datastore(name: str, body: DatastoreTest, context: ContextOf) -> 
 
 @router.delete("/datastores/{name}", status_code=204, dependencies=[needs(Action.CHANGE_DATASTORE, asks_owner=True)])
 async def delete_datastore(name: str, context: ContextOf, caller: CallerOf) -> Response:
-    """Forget a datastore that nothing refers to; what it holds stays."""
+    """Forget a datastore that nothing refers to; its files stay."""
     audit.about(detail="delete")
     await context.database.write(lambda t: datastores.remove(context, t, name, caller))
     return Response(status_code=204)
@@ -119,7 +119,7 @@ async def list_assets(
 
 @router.post("/assets", status_code=201, dependencies=[needs(Action.REGISTER)])
 async def create_asset(body: NewAsset, context: ContextOf, caller: CallerOf) -> AssetView:
-    """A new version of a data asset; without `files` the server lists what lies there."""
+    """A new version of a data asset; without `files` the server lists the files there."""
     audit.about(f"data asset {body.name}", body.address)
     kind, found = await _slowly(context, asset_content.measure, context, body)
     made = await context.database.write(lambda t: assets.create(t, body, kind, found, caller.subject))
@@ -149,7 +149,7 @@ async def change_asset(name: str, version: str, body: AssetChange, context: Cont
 
 @router.delete("/assets/{name}/versions/{version}", dependencies=[needs(Action.DELETE_DATA)])
 async def delete_asset(name: str, version: str, context: ContextOf) -> AssetUses:
-    """Forget a version that no active run uses; its number is not given again."""
+    """Forget a version that no active run uses; its number is never used again."""
     audit.about(f"data asset {name}:{version}", "delete")
     return await context.database.write(lambda t: asset_life.remove(t, name, version))
 
@@ -163,7 +163,7 @@ async def asset_uses(name: str, version: str, context: ContextOf) -> AssetUses:
 @router.get("/assets/{name}/versions/{version}/files", dependencies=[needs(Action.READ_DATA)])
 @router.get("/assets/{name}/versions/{version}/files/{path:path}", dependencies=[needs(Action.READ_DATA)])
 async def read_asset(name: str, version: str, request: Request, context: ContextOf, path: str = "") -> Response:
-    """One file of a data asset, wherever it lies; the asset itself where that is a file."""
+    """One file of a data asset, wherever it lies; without a path the asset itself, if it is one file."""
     datastore, inner, size = await _slowly(context, asset_content.locate, context, name, version, safe_path(path))
     return ranges.answer(request, size, lambda offset, length: datastore.read(inner, offset, length))
 
@@ -172,7 +172,7 @@ async def read_asset(name: str, version: str, request: Request, context: Context
 @router.get("/data/{store}/{path:path}", response_model=FileList, dependencies=[needs(Action.READ_DATA)])
 @router.head("/data/{store}/{path:path}", include_in_schema=False, dependencies=[needs(Action.READ_DATA)])
 async def read_data(store: str, request: Request, context: ContextOf, page: FilesPageOf, path: str = "") -> Response:
-    """A file of a datastore, or a range of it; with `list=1` what lies below a folder."""
+    """A file of a datastore, or a range of it; with `list=1` the files below a folder."""
     inner = safe_path(path)
     datastore = await _admitted(context, request, store, inner, READ)
     return await _read(context, request, datastore, store, inner, page)
@@ -182,7 +182,7 @@ async def read_data(store: str, request: Request, context: ContextOf, page: File
 async def read_run_data(
     run_id: ReadRunData, address: str, request: Request, context: ContextOf, page: FilesPageOf
 ) -> Response:
-    """A file below an input or output of a run, or a range of it; with `list=1` what lies below a folder."""
+    """A file below an input or output of a run, or a range of it; with `list=1` the files below a folder."""
     spec, inner, granted = await context.database.read(lambda c: own_access.of_run(context, c, run_id, address))
     datastore = await _slowly(context, datastores.open_store, context, spec)
     return await _read(context, request, datastore.within(granted), spec.name, inner, page)
@@ -223,7 +223,7 @@ async def write_data(
 
 @router.delete("/data/{store}/{path:path}", status_code=204, dependencies=[needs(Action.DELETE_DATA)])
 async def delete_data(store: str, path: str, request: Request, context: ContextOf) -> Response:
-    """Remove one file of a datastore; what a data asset holds stays."""
+    """Remove one file of a datastore; files of data assets and models are refused."""
     inner = safe_path(path)
     datastore = await _admitted(context, request, store, inner, WRITE)
     await _slowly(context, datastore.remove, inner)
@@ -232,13 +232,13 @@ async def delete_data(store: str, path: str, request: Request, context: ContextO
 
 @router.post("/access/read", dependencies=[needs(Action.READ_DATA)])
 async def open_to_read(body: NewAccess, request: Request, context: ContextOf, caller: CallerOf) -> OpenedAccess:
-    """The caller's own way to read files of a folder: straight from the storage where that can be."""
+    """The caller's own access to read files of a folder: directly from the storage where possible."""
     return await _opened(context, request, body, READ, caller)
 
 
 @router.post("/access/write", dependencies=[needs(Action.WRITE_DATA)])
 async def open_to_write(body: NewAccess, request: Request, context: ContextOf, caller: CallerOf) -> OpenedAccess:
-    """The same to write; what a data asset or a model holds is refused."""
+    """The same to write; files of data assets and models are refused."""
     audit.about(body.address, f"{len(body.files)} files")
     return await _opened(context, request, body, WRITE, caller)
 
@@ -257,7 +257,7 @@ async def _opened(context: Context, request: Request, body: NewAccess, scope: Sc
 
 
 async def _admitted(context: Context, request: Request, store: str, path: str, scope: Scope) -> Datastore:
-    """The open datastore, for a caller that may use it so."""
+    """The open datastore, if the caller may use it in this way."""
     grant = cast(signed.Grant | None, getattr(request.state, "grant", None))
     if grant is not None:
         signed.check(grant, store=store, path=path, scope=scope)
@@ -269,13 +269,13 @@ async def _admitted(context: Context, request: Request, store: str, path: str, s
 
 
 async def _slowly(context: Context, work: Callable[..., T], *arguments: object) -> T:
-    """Ask a storage that may be far away or stuck: so many at once, and in none of the threads that others need."""
+    """Call a storage that may be far away or stuck: a limited number at once, in threads that nothing else needs."""
     async with context.data.storage_calls:
         return await in_thread(lambda: work(*arguments))
 
 
 def _listed(datastore: Datastore, path: str, only_file: bool, page: Page) -> bytes:
-    """What lies below a folder; a file is listed as the one thing that it is."""
+    """The files below a folder; a path that is a file lists only that file."""
     found = () if only_file else tuple(datastore.entries(path))
     one = datastore.entry(path) if path and not found else None
     chosen = page.of(found, lambda item: (item.path,)) if one is None else (one,)

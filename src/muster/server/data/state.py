@@ -1,4 +1,4 @@
-"""What the server holds of its workspace's bytes and of datastores."""
+"""The server's state of its workspace's files and of datastores."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class WorkspaceFiles:
     ring: KeyRing | None = None
     """The keys with which the store is encrypted; None: it is not."""
     arrivals: Arrivals = field(init=False)
-    """In which order logs grew."""
+    """The order in which logs grew."""
     code_lock: threading.Lock = field(default_factory=threading.Lock)
-    """Held while a code snapshot is named, or bytes that none names are removed."""
+    """Held while a code snapshot is recorded, or bytes that none names are removed."""
 
     def __post_init__(self) -> None:
         self.arrivals = Arrivals(self.streams)
@@ -42,7 +42,7 @@ class WorkspaceFiles:
 
 @dataclass(frozen=True)
 class UploadTurns:
-    """How many request bodies are stored at once: those that were here whole, and those that still arrive."""
+    """How many request bodies are stored at once: those that have arrived in full, and those that still arrive."""
 
     short: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(16))
     long: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(64))
@@ -50,7 +50,7 @@ class UploadTurns:
 
 @dataclass(frozen=True)
 class PeerKeys:
-    """By what a node that serves blocks is known, and what opens them."""
+    """The address and certificate of a node that serves blocks, and the key for grants to them."""
 
     address: str
     certificate: str
@@ -59,24 +59,24 @@ class PeerKeys:
 
 @dataclass
 class DataState:
-    """What is remembered of datastores and grants."""
+    """What the server remembers of datastores and grants."""
 
     opened: dict[str, tuple[tuple[StoreSpec, Fence | None], Datastore]] = field(default_factory=dict)
     """Datastores in use, by name."""
     grants_checked: dict[str, float] = field(default_factory=dict)
-    """When grants were last found to hold."""
+    """When grants were last found to be valid."""
 
     uploads: UploadTurns = field(default_factory=UploadTurns)
     storage_calls: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(64))
-    """Held while a datastore is asked for something."""
+    """Held while a datastore is called."""
 
     board: Board = field(default_factory=Board)
     """Which nodes have which blocks of staged data."""
     peers: dict[str, PeerKeys] = field(default_factory=dict)
     """Nodes that serve blocks to others."""
     unreachable_told: set[tuple[str, int, str]] = field(default_factory=set)
-    """Run, attempt and input of which it was said that nodes do not reach each other."""
+    """Run, attempt and input for which the notice was given that nodes cannot reach each other."""
 
     def forget(self, name: str) -> None:
-        """A datastore is not what it was: the next use opens it again."""
+        """Drop a datastore that has changed: the next use opens it again."""
         self.opened.pop(name, None)

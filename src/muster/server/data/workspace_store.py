@@ -34,7 +34,7 @@ def open_workspace_store(url: str, config: Mapping[str, Json], ring: KeyRing | N
 
 
 def check_answers(store: Store, url: str, config: Mapping[str, Json], answer_s: float = STORE_ANSWER_S) -> None:
-    """Refuse to serve where the store fails or is silent, and say so soon: libraries try again for minutes."""
+    """Refuse to serve where the store fails or is silent, and say so soon: libraries retry for minutes."""
     if store.local_root is not None:
         return
     found: queue.Queue[Exception | None] = queue.Queue()
@@ -72,7 +72,7 @@ def _options(config: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def _value(name: str, given: Json) -> Json:
-    """An option, or what a variable or file holds that it names, so that no secret lies in workspace.json."""
+    """An option, or the value of the variable or file that it names, so that no secret lies in workspace.json."""
     if not isinstance(given, Mapping):
         return given
     if "env" in given:

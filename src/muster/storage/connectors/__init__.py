@@ -1,1 +1,1 @@
-"""How one kind of storage is read and written, by server and node."""
+"""How each kind of storage is read and written, by server and nodes."""

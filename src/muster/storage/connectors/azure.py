@@ -30,11 +30,11 @@ _NEW_IN_SHARE = {
 }
 
 BEARER = "Bearer "
-"""Begins a token that is sent as a header; any other is a SAS."""
+"""The prefix of a token that is sent as a header; any other token is a SAS."""
 
 
 class _Azure(WritableWeb):
-    """What Azure's services have in common: the token, the version, what is remembered of a file."""
+    """What Azure's services have in common: the token, the API version, a file's stored hash."""
 
     def _verify(self, name: str, size: int, sha256: str) -> None:
         if self.known(name) != (size, sha256):
@@ -51,13 +51,13 @@ class _Azure(WritableWeb):
         return answer.headers.get("x-ms-meta-sha256")
 
     def _split(self, service: str) -> tuple[str, str]:
-        """The container's address and the folder in it; by an address instead of a name the account comes first."""
+        """The container's path and the folder in it; where the host does not name the account, the path does."""
         steps = self._base.strip("/").split("/")
         depth = 1 if f".{service}." in self._http.shown else 2
         return "/" + "/".join(steps[:depth]), unquote("/".join(steps[depth:]))
 
     def _pages(self, base: str, query: str, headers: Mapping[str, str]) -> Iterator[ElementTree.Element]:
-        """The pages of a listing, by a token for the whole store."""
+        """The pages of a listing, with the token for the whole store."""
         marker = ""
         while True:
             asked = f"{base}?{query}" + (f"&marker={quote(marker, safe='')}" if marker else "")
@@ -86,7 +86,7 @@ class Blob(_Azure):
                     yield FileEntry(name.removeprefix(prefix), size, etag=_text(item, "Properties/Etag").strip('"'))
 
     def write(self, path: str, pieces: Iterable[bytes], sha256: str | None = None, fresh: bool = False) -> int:
-        """Block after block; it appears when the last step names them all."""
+        """Send block after block; the blob appears once the last request commits them all."""
         headers = {"x-ms-meta-sha256": sha256} if sha256 else {}
         if fresh:
             headers["If-None-Match"] = "*"
@@ -122,12 +122,12 @@ class Blob(_Azure):
         self._verify(name, size, sha256)
 
     def check_writable(self, name: str) -> None:
-        """By a block that is never named: nobody sees it, and the service drops it after a week."""
+        """Send a block that is never committed: nobody sees it, and the service drops it after a week."""
         self.known(name)
         self._put_block(name, _block_id(secrets.token_hex(12), 0), b"muster")
 
     def move(self, name: str, new_name: str) -> None:
-        """The service copies within itself."""
+        """The service makes the copy itself."""
         source = f"{self._http.shown}{self._target(name, '', self._keys.token(name))}"
         answer = self._call("PUT", new_name, headers={"x-ms-copy-source": source})
         if answer.headers.get("x-ms-copy-status") != "success":
@@ -135,7 +135,7 @@ class Blob(_Azure):
         self.remove(name)
 
     def _put_blocks(self, name: str, path: Path, size: int, sha256: str, moved: Callable[[int], None]) -> list[str]:
-        """Send what is not there yet, several blocks at once; a block's name says whose content it is."""
+        """Send the missing blocks, several at once; a block's ID comes from its file's hash and its position."""
         count = -(-size // BLOCK_BYTES)
         blocks = [_block_id(sha256[:24], index) for index in range(count)]
         there = self._uncommitted(name)
@@ -189,7 +189,7 @@ class Share(_Azure):
         yield from self._below(f"{share}/{quote(above)}".rstrip("/"), folder, "")
 
     def write(self, path: str, pieces: Iterable[bytes], sha256: str | None = None, fresh: bool = False) -> int:
-        """A file share knows no upload that is whole or not at all: the file gets its name when it is complete."""
+        """A file share has no atomic upload, so the file gets its name only when it is complete."""
         if fresh and self.stat(path) is not None:
             raise FileExistsError(path)
         part = f"{path}{UNFINISHED}muster"
@@ -262,7 +262,7 @@ def _block_id(series: str, number: int) -> str:
 
 
 def _blocks(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The same bytes in blocks of the size that is sent at once."""
+    """The same bytes, cut into blocks of the size of one request."""
     kept = bytearray()
     for piece in pieces:
         kept += piece

@@ -1,7 +1,7 @@
-"""What a connector is: one interface for every kind of storage, for the server and for movers on nodes.
+"""Connectors: one interface for every kind of storage, for the server and for movers on nodes.
 
 Standard library only. Paths are relative to the connector's root; the empty path is the root itself, where that is one
-file. What a storage calls a file's version (`etag`) stands without quotes.
+file. A file's version as its storage gives it (`etag`) is kept without quotes.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ UNREACHABLE_NEXT = (
     "`muster datastore test NAME` tries it from the server."
 )
 ONE_FILE = "file"
-"""What a source that is one file is called where it has no name of its own."""
+"""The name of a source that is one file and has no name of its own."""
 
 
 class TransferError(Exception):
-    """A transfer that failed; the code is one of the verdict's. What is final will not pass when it is tried again."""
+    """A transfer that failed, with one of the verdict's codes. If it is final, trying again does not help."""
 
     def __init__(
         self,
@@ -42,16 +42,16 @@ class TransferError(Exception):
         self.code = code
         self.message = message
         self.next = next
-        """What the user can do about it, where that is not what one does about its code."""
+        """What the user can do about it, where the advice for its code does not fit."""
         self.final = final
         self.status = status
-        """What a service answered."""
+        """The HTTP status that a service answered with."""
         self.reason = reason
-        """What a service calls it, such as `ContainerNotFound`."""
+        """The service's own code for it, such as `ContainerNotFound`."""
 
 
 class SourceChanged(TransferError):
-    """What is read is not what was listed."""
+    """A file is no longer the version that was listed."""
 
     def __init__(self, what: str) -> None:
         super().__init__("data_unavailable", f"{what} changed while it was being read")
@@ -59,7 +59,7 @@ class SourceChanged(TransferError):
 
 
 class AccessRefused(TransferError):
-    """The storage did not accept the grant; where a fresh one does not help, nothing will."""
+    """The storage did not accept the token; if a fresh one does not help, nothing will."""
 
     def __init__(self, message: str, status: int, reason: str) -> None:
         super().__init__("data_unavailable", message, True, status, reason, REFUSED_NEXT)
@@ -72,13 +72,13 @@ class Source(Protocol):
     """The root's address in messages."""
 
     def listing(self, folder: str = "") -> Iterable[FileEntry]:
-        """Every file below a folder, by its path from there."""
+        """Every file below a folder, with its path relative to that."""
 
     def stat(self, path: str) -> FileEntry | None:
         """One file (with the hash where the storage knows it), or None where there is none of that name."""
 
     def read(self, entry: FileEntry, offset: int, view: memoryview) -> None:
-        """Fill the view with the file's bytes from the offset on; SourceChanged where it is another version."""
+        """Fill the view with the file's bytes from the offset on; raises SourceChanged if the version differs."""
 
 
 class Connector(Source, Protocol):
@@ -87,30 +87,30 @@ class Connector(Source, Protocol):
     def pieces(self, path: str, offset: int = 0, length: int | None = None) -> Iterator[bytes]: ...
 
     def write(self, path: str, pieces: Iterable[bytes], sha256: str | None = None, fresh: bool = False) -> int:
-        """Whole or not at all; with `fresh` a FileExistsError where the name is taken. Returns the size."""
+        """Write all of it or nothing; with `fresh`, raises FileExistsError if the name is taken. Returns the size."""
 
     def remove(self, path: str) -> None:
-        """Remove what is there by that name, if anything is."""
+        """Remove the file, if it exists."""
 
 
 class Sink(Connector, Protocol):
     """A storage that nodes send their outputs to, from files."""
 
     def known(self, name: str) -> tuple[int, str | None] | None:
-        """Size and hash of what is there by that name; None when nothing is."""
+        """Size and hash of the file by that name; None if there is none."""
 
     def put(self, name: str, path: Path, size: int, sha256: str, moved: Callable[[int], None]) -> None:
         """Write a file whole or not at all."""
 
     def check_writable(self, name: str) -> None:
-        """Raise what a `put` by that name would; leaves nothing behind."""
+        """Raise the error that a `put` by that name would; leaves nothing behind."""
 
     def move(self, name: str, new_name: str) -> None:
-        """Give what is there another name, in the place of what bears it."""
+        """Rename a file, replacing any file that has the new name."""
 
 
 class Streaming(Protocol):
-    """A source whose server may know no parts of files."""
+    """A source whose server may not support ranges."""
 
     def has_ranges(self, entry: FileEntry) -> bool: ...
 
@@ -118,7 +118,7 @@ class Streaming(Protocol):
 
 
 def without_ranges(source: Source, entries: Iterable[FileEntry]) -> Streaming | None:
-    """The source, where its large files come whole or not at all; asked of the first of them."""
+    """The source, if its server sends large files only whole; the first of them is tried."""
     large = next((entry for entry in entries if entry.size > BLOCK_BYTES), None)
     if large is None or not hasattr(source, "has_ranges"):
         return None
@@ -138,7 +138,7 @@ def read_through(source: Source, entry: FileEntry) -> Iterator[bytes]:
 
 
 def files_at(source: Source) -> list[FileEntry]:
-    """Every file, or the one file, that the root is."""
+    """Every file below the root, or the one file that the root is."""
     try:
         one = source.stat("")
         return [one] if one is not None else list(source.listing())
@@ -147,6 +147,6 @@ def files_at(source: Source) -> list[FileEntry]:
 
 
 def check_unchanged(path: Path, found: str, wanted: str) -> None:
-    """Refuse to store what is no longer what was announced."""
+    """Refuse to store a file whose hash is no longer the announced one."""
     if found != wanted:
         raise SourceChanged(str(path))

@@ -30,7 +30,7 @@ _TIMEOUT_S = 10.0
 
 
 def create_root(spec: StoreSpec) -> bool:
-    """Make what a datastore lies in; False where it is there already."""
+    """Create a datastore's container, share or folder; False if it exists already."""
     options = spec.options
     try:
         if isinstance(options, LocalFolder | SharedFolder):

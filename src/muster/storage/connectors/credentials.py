@@ -1,4 +1,4 @@
-"""What opens storage: tokens for a folder or for each file, renewed when they are refused."""
+"""Tokens for storage: one for a folder or one for each file, renewed when they are refused."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from muster.wire.message import wire
 
 @wire
 class FreshTokens:
-    """Tokens that take the place of refused ones."""
+    """Tokens that replace refused ones."""
 
     token: str | None = field(default=None, repr=False)
     tokens: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -42,14 +42,14 @@ class Keys:
         return self._tokens.get(path, "")
 
     def fetch(self, paths: list[str]) -> None:
-        """Ask once for what many files need."""
+        """Request the tokens of many files at once."""
         missing = [path for path in paths if path not in self._tokens]
         if self._per_file and missing and self._refresh is not None:
             with self._lock:
                 self._take(self._refresh(missing))
 
     def renew(self, path: str, refused: str) -> bool:
-        """Whether there is another token than the one that was refused."""
+        """Fetch a fresh token if needed; whether it differs from the refused one."""
         if self._refresh is None:
             return False
         with self._lock:

@@ -62,25 +62,25 @@ class Datastore:
         self._connector = connector
         self._below = below
         self.left_out: list[str] = []
-        """Links that lead out of what may be reached, found in listings."""
+        """Links found in listings that lead out of the allowed folder."""
 
     def within(self, path: str) -> Datastore:
-        """The same, for somebody who may reach only what lies at a path or below it, links followed."""
+        """The same datastore, limited to a path and what lies below it, with links resolved."""
         return Datastore(self._spec, self._connector, path)
 
     def entries(self, path: str) -> Iterator[FileEntry]:
-        """Every file below a folder, by its path from there."""
+        """Every file below a folder, with its path relative to that."""
         with _explained(self._spec):
             inner = self._inside(path) if path else ""
             for entry in self._connector.listing(inner):
                 if self._leads_out(joined(inner, entry.path)):
                     self.left_out.append(entry.path)
-                # What a put has not finished is not there yet.
+                # A file that is still being written does not count yet.
                 elif UNFINISHED not in entry.path.rpartition("/")[2]:
                     yield entry
 
     def _leads_out(self, inner: str) -> bool:
-        """Whether a listed file is a link to what must not be reached; folders behind links are not listed at all."""
+        """Whether a listed file is a link out of the allowed folder; linked folders are not listed at all."""
         root = self._root
         if root is None or not os.path.islink(f"{root}/{inner}"):  # noqa: PTH114
             return False
@@ -88,7 +88,7 @@ class Datastore:
 
     @property
     def _root(self) -> Path | None:
-        """The folder, where that is one of this machine."""
+        """The folder, if it is on this machine."""
         return self._connector.root if isinstance(self._connector, Folder | StoreFolder | Filesystem) else None
 
     def entry(self, path: str) -> FileEntry | None:
@@ -101,7 +101,7 @@ class Datastore:
             yield from self._connector.pieces(self._inside(path), offset, length)
 
     def write(self, path: str, pieces: Iterable[bytes], sha256: str | None = None, fresh: bool = False) -> int:
-        """Whole or not at all; with `fresh` only where the name is not taken. Returns the size."""
+        """Write all of it or nothing; with `fresh`, only if the name is free. Returns the size."""
         with _explained(self._spec):
             try:
                 return self._connector.write(self._inside(path), pieces, sha256, fresh)
@@ -122,7 +122,7 @@ class Datastore:
                 )
 
     def _inside(self, path: str) -> str:
-        """The path, if neither its words nor its links leave the datastore."""
+        """The path, if neither its parts nor its links lead out of the datastore."""
         inner = safe_path(path)
         root = self._root
         if root is None:
@@ -135,7 +135,7 @@ class Datastore:
 
 
 def open_datastore(spec: StoreSpec, ring: KeyRing | None = None, fence: Fence | None = None) -> Datastore:
-    """The way to a registered datastore; with a fence it connects to nothing behind that."""
+    """Open a registered datastore; with a fence, it connects only to addresses that the fence allows."""
     options = spec.options
     with _explained(spec), fenced(fence):
         if isinstance(options, BlobContainer | FileShare):
@@ -160,7 +160,7 @@ def _behind(fence: Fence | None, connector: Connector) -> Connector:
 
 
 class _Fenced:
-    """A storage of another machine, whose address is looked at whenever it is connected to."""
+    """A storage on another machine, whose address is checked on each connection."""
 
     def __init__(self, fence: Fence, connector: Connector) -> None:
         self._fence = fence
@@ -193,7 +193,7 @@ class _Fenced:
 
 
 class StoreFolder:
-    """A folder of the workspace store, or a folder that is encrypted as that one is."""
+    """A folder of the workspace store, or one that is encrypted in the same way."""
 
     def __init__(self, store: Store, below: str = "") -> None:
         self._store = store
@@ -215,7 +215,7 @@ class StoreFolder:
         return self._plain(found, path) if found is not None else None
 
     def _plain(self, entry: FileEntry, path: str) -> FileEntry:
-        """With the size of what was encrypted."""
+        """The entry with the size before encryption."""
         return replace(entry, size=self._store.size(self._name(path))) if self._store.encrypted else entry
 
     def read(self, entry: FileEntry, offset: int, view: memoryview) -> None:
@@ -243,7 +243,7 @@ class StoreFolder:
 def _azure(options: BlobContainer | FileShare, credential: Credential) -> Blob | Share:
     url = f"{endpoint_of(options)}/{root_of(options)}/{quote(options.path)}".rstrip("/")
     keys = _keys(options, credential)
-    # Somebody waits for the server's answer: storage that hangs is given up sooner than by a node.
+    # A client waits for the server's answer, so the server gives up on hanging storage sooner than a node.
     http = Http(Address(url), _TIMEOUT_S, tries=4)
     return (Share if isinstance(options, FileShare) else Blob)(url, keys, http=http)
 
@@ -276,7 +276,7 @@ def _keys(options: BlobContainer | FileShare, credential: Credential) -> Keys:
 
 
 class _Renewed(Keys):
-    """A token for everything, made anew before it expires."""
+    """A token for the whole datastore, renewed before it expires."""
 
     def __init__(self, make: Callable[[], tuple[str, float]]) -> None:
         super().__init__(refresh=self._refreshed)
@@ -305,7 +305,7 @@ def _library(module: str):  # type: ignore[no-untyped-def]
 
 @contextmanager
 def _explained(spec: StoreSpec) -> Iterator[None]:
-    """Turn what connectors raise into an error that names the datastore, and never its credential."""
+    """Turn connectors' exceptions into errors that name the datastore, and never its credential."""
     try:
         yield
     except (errors.MusterError, GeneratorExit):
@@ -325,7 +325,7 @@ def _with_command(spec: StoreSpec) -> str:
 
 
 def refusal_of(error: Exception, spec: StoreSpec) -> errors.MusterError:
-    """What a failure means, without its words where they may hold a credential."""
+    """The user's error for a failure, with credentials masked in its message."""
     where = f"the datastore {spec.name} ({describe(spec)})"
     status = error.status if isinstance(error, TransferError) else None
     code = (error.reason if isinstance(error, TransferError) else "") or type(error).__name__
@@ -356,7 +356,7 @@ def refusal_of(error: Exception, spec: StoreSpec) -> errors.MusterError:
 
 
 def without_secrets(text: str, secrets: Json) -> str:
-    """A message in which no text of the secrets is left."""
+    """A message with every text of the secrets masked."""
     for value in _texts(secrets):
         text = text.replace(value, "***")
     head, separator, _ = text.partition("sig=")

@@ -1,4 +1,4 @@
-"""Files that this machine sees itself: a local datastore, a mounted share."""
+"""Files in folders of this machine: a local datastore, a mounted share."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Folder:
             self.check(entry, os.fstat(file.fileno()))
 
     def check(self, entry: FileEntry, status: os.stat_result) -> None:
-        """SourceChanged where a file is no longer the listed one."""
+        """Raise SourceChanged if a file is no longer the listed version."""
         if entry.etag and _entry("", status).etag != entry.etag:
             raise SourceChanged(str(self.path_of(entry.path)))
 
@@ -114,7 +114,7 @@ class Folder:
         self._tidy(path)
 
     def _tidy(self, name: str) -> None:
-        """Folders that hold nothing any more go too."""
+        """Remove the folders that are left empty."""
         for folder in (self.root / name).parents:
             if folder == self.root:
                 break

@@ -22,11 +22,11 @@ from muster.wire.data.access import FileEntry, file_etag
 
 _NEEDS_GCSFS = "it needs the package gcsfs, which is not installed"
 _AT_ONCE = 16
-"""As many files are asked at once how large they are."""
+"""The most files whose sizes are requested at once."""
 
 
 class Filesystem:
-    """A folder or one file of a filesystem. Listings that it keeps are dropped first: others write there too."""
+    """A folder or one file of a filesystem. Its cached listings are dropped before use: others write there too."""
 
     def __init__(self, filesystem: Any, root: str, label: str = "") -> None:
         self._fs = filesystem
@@ -35,7 +35,7 @@ class Filesystem:
         self._listed: dict[str, str | None] = {}
         self._is_web = _speaks(filesystem, "http")
         self.root = Path(root) if is_local(filesystem) else None
-        """The folder, where that is one of this machine."""
+        """The folder, if it is on this machine."""
 
     @classmethod
     def at(cls, url: str, options: Mapping[str, Json], label: str = "") -> Filesystem:
@@ -46,7 +46,7 @@ class Filesystem:
             # Its default asks for the kind of each bucket by gRPC, which only Google's own servers answer.
             register_implementation(protocol, "gcsfs.core.GCSFileSystem", clobber=True, errtxt=_NEEDS_GCSFS)
         if url.startswith(("gs:", "gcs:")):
-            # It writes a traceback of what it raises, too.
+            # It also logs a traceback of every exception that it raises.
             logging.getLogger("gcsfs").setLevel(logging.CRITICAL)
         filesystem, root = url_to_fs(url, **options)
         return cls(filesystem, root, label or url)
@@ -57,14 +57,14 @@ class Filesystem:
         try:
             found = self._fs.find(base, detail=True)
             if not found:
-                # A search passes over what fails on its way.
+                # `find` ignores errors on its way; `ls` raises them.
                 self._fs.ls(base, detail=False)
         except FileNotFoundError:
             return
         for path, info in self._sized(sorted(found.items())):
             inner = path.removeprefix(base).lstrip("/")
             if self._is_web:
-                # Links of a page: what follows a question mark sorts it, and is no file.
+                # Links on a page: one with a query only sorts the page, and is no file.
                 inner = "" if urlsplit(path).query or urlsplit(path).fragment else unquote(inner)
             if inner and info.get("type") == "file":
                 entry = self._entry(inner, info)
@@ -72,7 +72,7 @@ class Filesystem:
                 yield entry
 
     def _sized(self, found: list[tuple[str, Info]]) -> Iterator[tuple[str, Info]]:
-        """With the sizes that a list lacks: a web server's page tells none, and each file is asked."""
+        """Fill in missing sizes: a web server's page has none, so each file is looked up."""
         unknown = [path for path, info in found if info.get("type") == "file" and info.get("size") is None]
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             asked = dict(zip(unknown, pool.map(self._fs.info, unknown), strict=True)) if unknown else {}
@@ -104,13 +104,13 @@ class Filesystem:
             raise SourceChanged(f"{self.label}: {entry.path}")
         view[:] = data
         if self._listed.get(entry.path, "") == entry.etag and offset + len(view) == entry.size:
-            # No condition can be sent along, so the last part looks whether it is still the same.
+            # No condition can be sent along, so the version is checked after the last part.
             self._fs.invalidate_cache()
             if version_of(self._fs.info(path)) != entry.etag:
                 raise SourceChanged(f"{self.label}: {entry.path}")
 
     def has_ranges(self, entry: FileEntry) -> bool:
-        """Every filesystem reads parts of files but a web server that knows none."""
+        """Every filesystem reads parts of files, except a web server without ranges."""
         return not self._is_web or Public(self._path(entry.path)).has_ranges(FileEntry("", entry.size))
 
     def whole(self, entry: FileEntry) -> Iterator[bytes]:
@@ -168,13 +168,13 @@ class Filesystem:
         move_file(self._fs, self._path(name), target)
 
     def create(self) -> bool:
-        """Make the root, such as a bucket; False where it is there already."""
+        """Create the root, such as a bucket; False if it exists already."""
         if self._fs.exists(self._root):
             return False
         self._fs.makedirs(self._root, exist_ok=True)
         bucket = self._root.partition("/")[0]
         if _speaks(self._fs, "gcs") and not self._fs.exists(bucket):
-            # There, folders are made by their files, and a bucket by nothing but this.
+            # Folders appear there with their files, but a bucket must be created.
             self._fs.mkdir(bucket)
         return True
 
@@ -187,7 +187,7 @@ class Filesystem:
         return f"{self._root.rstrip('/')}/{inner}" if path else str(self._root)
 
     def _entry(self, path: str, info: Info, named: str = "") -> FileEntry:
-        """One file as it was listed; what does not tell its size cannot be copied whole, and is refused."""
+        """One file as it was listed; without a known size it cannot be copied whole, and is refused."""
         size = info.get("size")
         if not isinstance(size, int):
             what = joined(self.label, path or named)
@@ -201,13 +201,13 @@ def _speaks(filesystem: Any, protocol: str) -> bool:
 
 
 def _is_page(info: Info) -> bool:
-    """Whether a web server shows a folder there: its address ends in a slash, where it was led to as well."""
+    """Whether a web server shows a folder there: the address, after any redirect, ends in a slash."""
     path = urlsplit(str(info.get("url") or info.get("name"))).path
     return not path or path.endswith("/")
 
 
 def version_of(info: Info) -> str:
-    """What a filesystem calls this version of a file: its own mark, else its size and, where known, its time."""
+    """A file's version: the filesystem's own ETag or hash, else its size and, where known, its time."""
     for key in ("etag", "ETag", "md5Hash", "Last-Modified"):
         if info.get(key):
             return str(info[key]).strip('"')

@@ -1,4 +1,4 @@
-"""HTTP for storage: what may pass is tried again, and refusals become errors that say whether they are final."""
+"""HTTP for storage: transient failures are retried, and refusals become errors that say whether they are final."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from muster.storage.connectors.base import UNREACHABLE_NEXT, AccessRefused, Sour
 
 _TIMEOUT_S = 60.0
 _SPOOL_TIMEOUT_S = 600.0
-"""Through a folder a body of any size counts as one wait."""
+"""Where the server is reached through a folder, a body of any size is one wait."""
 _PASSING = {408, 423, 425, 426, 429}
 _PASSING_CODES = {"Md5Mismatch", "Crc64Mismatch", "InvalidBlockList", "storage"}
-"""Damaged on its way; its blocks dropped by another writer of the blob; a datastore that the server cannot reach."""
+"""Damaged in transit; blocks dropped by another writer of the blob; a datastore that the server cannot reach."""
 
 
 class Http:
@@ -29,7 +29,7 @@ class Http:
         self.shown = address.shown
 
     def request(self, method: str, target: str, what: str, **sent: Unpack[Repeatable]) -> Answer:
-        """Send, and try again what may pass; `what` names it in errors."""
+        """Send, and retry transient failures; `what` names the file in errors."""
         try:
             answer = self._client.request(method, target, **sent)
         except UntrustedCertificate as error:
@@ -42,7 +42,7 @@ class Http:
 
     @contextmanager
     def opened(self, target: str, what: str, headers: Mapping[str, str]) -> Iterator[HTTPResponse]:
-        """An answer that is read as it arrives; what breaks on the way may pass."""
+        """An answer that is read as it arrives; a broken connection is not final."""
         try:
             with self._client.opened(target, headers) as response:
                 yield response
@@ -51,7 +51,7 @@ class Http:
 
 
 def refusal(answer: Answer) -> tuple[str, str]:
-    """Why a storage refused: its code, where it has one, and its words."""
+    """Why a storage refused: its code, if it has one, and its message."""
     if code := answer.headers.get("x-ms-error-code"):
         return code, code
     try:
@@ -62,7 +62,7 @@ def refusal(answer: Answer) -> tuple[str, str]:
 
 
 def is_final(status: int, code: str, said: str) -> bool:
-    """Whether a refusal will be the same however often it is tried."""
+    """Whether retrying a refused request is useless."""
     if not 400 <= status < 500 or status in _PASSING:
         return False
     return code not in _PASSING_CODES and "Lease" not in code and "arrived damaged" not in said

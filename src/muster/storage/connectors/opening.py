@@ -1,4 +1,4 @@
-"""From an access, as the server hands it out, to what reads or writes there."""
+"""Opens an access, as the server hands it out, for reading or writing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Writable = Folder | Filesystem | Blob | Share | MusterStore
 
 
 def open_access(access: Access, server: Address | None = None, refresh: Refresh | None = None) -> Writable | Web:
-    """What reads (or, but for plain HTTP, writes) there; `server` says how the workspace's server is reached."""
+    """The connector of an access (for plain HTTP it only reads); `server` is the address of the workspace's server."""
     label = access.label or access.url
     if access.kind == "file":
         return Folder(access.url, label)
@@ -47,7 +47,7 @@ def open_access(access: Access, server: Address | None = None, refresh: Refresh 
 
 
 def open_output(access: Access, server: Address | None = None, refresh: Refresh | None = None) -> Writable:
-    """What writes there."""
+    """The connector that writes to an access."""
     found = open_access(access, server, refresh)
     if isinstance(found, Folder | Filesystem | WritableWeb):
         return found  # type: ignore[return-value]
@@ -55,7 +55,7 @@ def open_output(access: Access, server: Address | None = None, refresh: Refresh 
 
 
 def single_name(access: Access) -> str:
-    """What the file is called where the access is to one file."""
+    """The file's name, for an access to one file."""
     if access.kind == "file":
         return access.url.rstrip("/").rpartition("/")[2]
     return unquote(urlsplit(access.url).path.rstrip("/").rpartition("/")[2]) or ONE_FILE

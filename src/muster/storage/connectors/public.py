@@ -1,4 +1,4 @@
-"""One file at a public address. Its server may send its readers on to another, which is followed."""
+"""One file at a public address. Redirects to other servers are followed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _REFUSED_NEXT = (
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a file is asked for."""
+    """An address at which the file is requested."""
 
     http: Http
     url: str
@@ -38,7 +38,7 @@ class _Place:
 
 
 class Public(Web):
-    """Sends no credential to anybody, so it may be led anywhere."""
+    """Sends no credentials, so it may follow redirects anywhere."""
 
     def __init__(self, url: str, label: str = "") -> None:
         super().__init__(url, Keys(), label)
@@ -57,7 +57,7 @@ class Public(Web):
                 if place is self._first or is_led_again:
                     error.next = _REFUSED_NEXT
                     raise
-                # Where it was led to may be open for a while only.
+                # The redirect's target may be valid only for a while.
                 self._now, is_led_again = self._first, True
                 continue
             if answer.status not in _MOVED:
@@ -81,7 +81,7 @@ class Public(Web):
         raise self._lost(f"its server sends its readers on more than {_MOST_HOPS} times")
 
     def _fit(self, place: _Place, headers: Mapping[str, str]) -> Mapping[str, str]:
-        """With a condition only where the file lies: who sends readers on gives it no version, or another."""
+        """Keep the condition only for the server that has the file: a redirecting one knows no version, or another."""
         if place is self._lies_at:
             return headers
         return {name: value for name, value in headers.items() if name != "If-Match"}

@@ -24,16 +24,16 @@ from muster.wire.data.access import GRANT_HEADER, HASH_HEADER, FileEntry, FileLi
 from muster.wire.workspace import VERSION_HEADER
 
 _TOKENS = 3
-"""As many are tried for one request: its own, one that another thread has just got, and a fresh one."""
+"""How many are tried for one request: its own, one that another thread has just got, and a fresh one."""
 _DATED = "dated:"
-"""Begins a version that is a date, which cannot be sent as a condition."""
+"""The prefix of a version that is a date, which cannot be sent as a condition."""
 
 
 class Web:
     """Files below an address, or the one file that it is (whose path is empty)."""
 
     _compares = True
-    """The service refuses to send what is no longer the version that was asked for."""
+    """The service refuses to send another version than the requested one."""
 
     def __init__(self, url: str, keys: Keys, label: str = "", http: Http | None = None) -> None:
         parts = urlsplit(url)
@@ -67,7 +67,7 @@ class Web:
         if self._compares and entry.etag and not entry.etag.startswith(_DATED):
             headers["If-Match"] = f'"{entry.etag}"'
         if offset == 0 and len(view) == entry.size:
-            # Servers that know no ranges can send a whole file too.
+            # Servers without ranges can still send a whole file.
             del headers["Range"]
         answer = self._call("GET", entry.path, headers=headers, into=view)
         if entry.etag and _version(answer.headers) != entry.etag:
@@ -84,7 +84,7 @@ class Web:
             raise TransferError("data_unavailable", what)
 
     def has_ranges(self, entry: FileEntry) -> bool:
-        """Whether its server sends parts of files: one byte is asked for, and what comes instead is not read."""
+        """Whether its server sends parts of files: one byte is requested, and the answer's body is not read."""
         with self._opened(entry, {"Range": "bytes=0-0"}) as answer:
             return answer.status != 200
 
@@ -107,7 +107,7 @@ class Web:
             yield answer
 
     def prefetch(self, paths: list[str]) -> None:
-        """Ask once for the tokens that many files need."""
+        """Request the tokens of many files at once."""
         self._keys.fetch(paths)
 
     def _call(self, method: str, path: str, query: str = "", **sent: Unpack[Repeatable]) -> Answer:
@@ -137,7 +137,7 @@ class Web:
 
 
 class WritableWeb(Web):
-    """What services have in common that can be written to: how a file is known, read in pieces and removed."""
+    """What writable services have in common: how a file is looked up, read in pieces and removed."""
 
     def has_ranges(self, entry: FileEntry) -> bool:
         return True
@@ -166,7 +166,7 @@ class WritableWeb(Web):
         self._call("DELETE", path, allowed=(404,))
 
     def check_writable(self, name: str) -> None:
-        """By a small file; where the root is one file, that one must not be touched, and it is only asked for."""
+        """Try with a small file; where the root is one file, it must not be touched, and is only looked up."""
         self.known(name)
         if name:
             with tempfile.NamedTemporaryFile() as file:
@@ -195,7 +195,7 @@ class MusterStore(WritableWeb):
         raise TransferError("platform", f"{self._what(path)}: the server is sent files, not pieces")
 
     def put(self, name: str, path: Path, size: int, sha256: str, moved: Callable[[int], None]) -> None:
-        """The server takes it whole, and compares the hash."""
+        """The server takes it in one piece, and compares the hash."""
         headers = {"Content-Length": str(size), "Content-Type": "application/octet-stream"}
 
         def pieces() -> Iterator[bytes]:
@@ -207,7 +207,7 @@ class MusterStore(WritableWeb):
         self._call("PUT", name, query=f"sha256={sha256}", headers=headers, body=pieces)
 
     def move(self, name: str, new_name: str) -> None:
-        """The server knows no renaming: its bytes are sent again by the caller."""
+        """The server cannot rename: the caller sends the bytes again."""
         raise TransferError("data_unavailable", f"{self._what(new_name)}: files of the server cannot be renamed")
 
     def known(self, name: str) -> tuple[int, str | None] | None:
@@ -221,7 +221,7 @@ class MusterStore(WritableWeb):
         return etag if len(etag) == 64 else None
 
     def _headers(self, token: str) -> dict[str, str]:
-        """By a grant; without one the client's own token opens it."""
+        """Send the grant; without one, the client's own token gives access."""
         return {VERSION_HEADER: str(PROTOCOL_VERSION), **({GRANT_HEADER: token} if token else {})}
 
 

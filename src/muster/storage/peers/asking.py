@@ -1,4 +1,4 @@
-"""Asking other nodes for blocks: what is known of each, and connections that know its certificate."""
+"""Asking other nodes for blocks: what is known of each, and connections pinned to its certificate."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from muster.wire.data.access import GRANT_HEADER
 from muster.wire.node.peers import PeerOffer
 
 _TIMEOUT_S = 5.0
-"""Without a byte for so long, a peer counts as lost."""
+"""Without a byte for this long, a peer counts as lost."""
 _AGAIN_AFTER_S = 20.0
 _AT_ONCE = 128 << 10
 _SMOOTHING = 0.3
@@ -34,7 +34,7 @@ class PeerTrouble(Exception):
         self.passing = passing
         """The next request may succeed: the peer is asked once more before others are."""
         self.lied = lied
-        """What it sent cannot be the block: it is not asked any more."""
+        """What it sent cannot be the block: it is not asked again."""
 
 
 @dataclass
@@ -54,9 +54,9 @@ class Known:
     avoided_until: float = 0.0
 
     def renewed(self, offer: PeerOffer, count: int) -> None:
-        """What the server says of it now."""
+        """Take over the server's current offer."""
         if offer.certificate != self.offer.certificate or offer.url != self.offer.url:
-            # Another process: what the last one did says nothing of it.
+            # A new process: what the old one did does not count.
             self.tls, self.unreachable, self.avoided_until = trust_in(offer), False, 0.0
         self.offer, self.have = offer, from_text(offer.have, count)
 
@@ -67,7 +67,7 @@ class Known:
         self.unreachable, self.passing_troubles = False, 0
 
     def failed(self, trouble: PeerTrouble, now: float) -> None:
-        """It did not give a block."""
+        """Record that it did not deliver a block."""
         self.passing_troubles = self.passing_troubles + 1 if trouble.passing else 0
         if self.passing_troubles != 1:
             self.avoid(now, trouble.unreachable)
@@ -94,7 +94,7 @@ class _Deadline(threading.local):
 
 
 _deadline = _Deadline()
-"""Of the block that the calling thread asks for."""
+"""For the block that the calling thread requests."""
 
 
 class _TooSlow(TimeoutError):
@@ -104,7 +104,7 @@ class _TooSlow(TimeoutError):
 class _Punctual(ssl.SSLSocket):
     """Reads nothing after the deadline: a peer could send headers for ever, or a byte at a time.
 
-    While much is to come it wakes up for many packets at once: that spares an eighth of the processor time.
+    While much is still to come, it wakes up once for many packets: that saves an eighth of the processor time.
     """
 
     _wakes_at = 1
@@ -112,7 +112,7 @@ class _Punctual(ssl.SSLSocket):
     def recv_into(self, buffer: Any, nbytes: int | None = None, flags: int = 0) -> int:
         if time.monotonic() > _deadline.at:
             raise _TooSlow("it takes too long")
-        # More than that is still to come, also where a record has been read in part.
+        # More than that is still to come, even if a record has been read in part.
         wakes_at = _AT_ONCE if (nbytes or len(buffer)) >= 2 * _AT_ONCE else 1
         if wakes_at != self._wakes_at:
             self._wakes_at = wakes_at
@@ -121,7 +121,7 @@ class _Punctual(ssl.SSLSocket):
 
 
 class Connections:
-    """To peers, for all threads: as many as there are requests at a time, since who serves takes few."""
+    """Connections to peers, for all threads: only as many as there are requests at a time, since peers accept few."""
 
     def __init__(self) -> None:
         self._idle: dict[str, list[Connection]] = {}
@@ -147,7 +147,7 @@ class Connections:
             with connection.exchange("GET", target, headers=headers) as response:
                 if response.status != 200:
                     said = response.read(300).decode(errors="replace")
-                    # Who refuses what the server signed, by its clock for example, will go on to do so.
+                    # A peer that refuses the server's grant, for example because of its clock, will keep refusing.
                     raise PeerTrouble(
                         f"{offer.node} answered {response.status} {said}",
                         unreachable=response.status == 403,
@@ -163,7 +163,7 @@ class Connections:
                     filled += got
                     following.filled(filled)
                 if response.read(1):
-                    # In pieces of its own it could go on for ever, whatever length it names.
+                    # With chunked encoding it could go on for ever, whatever length it declares.
                     raise PeerTrouble(f"{offer.node} sends more than the block", lied=True)
         except (ServerUnavailable, OSError, http.client.HTTPException) as error:
             if isinstance(error.__cause__ or error, _TooSlow):
@@ -180,11 +180,11 @@ class Connections:
             connection.close()
 
     def _taken(self, offer: PeerOffer, tls: ssl.SSLContext) -> Connection:
-        """One that nobody else uses until it is given back."""
+        """A connection that no other thread uses until it is given back."""
         address = Address(offer.url, pinned_certificate=offer.certificate)
         with self._lock:
             idle = self._idle.get(offer.node, [])
-            # After a new start of its process it is another one, and the old connections lead nowhere.
+            # After its process restarts the address differs, and the old connections lead nowhere.
             found = next((connection for connection in reversed(idle) if connection.address == address), None)
             if found is not None:
                 idle.remove(found)

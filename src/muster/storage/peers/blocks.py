@@ -19,7 +19,7 @@ from muster.wire.data.access import FileEntry
 LEAST_BYTES = 256 << 10
 MOST_BYTES = BLOCK_BYTES
 _BLOCKS = 512
-"""Few enough to keep account of, and so many that the last ones take little of the whole time."""
+"""Few enough to keep track of, and enough that the last ones take little of the total time."""
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,11 @@ class Row:
         self.count = -(-self.size // self.block_bytes)
 
     def length(self, block: int) -> int:
-        """A block's size: all have the same but the last."""
+        """A block's size: the same for all but the last."""
         return min(self.block_bytes, self.size - block * self.block_bytes)
 
     def parts(self, block: int) -> Iterator[Part]:
-        """What a block is made of."""
+        """The parts of files that make up a block."""
         position = block * self.block_bytes
         end = position + self.length(block)
         # The last file that starts there or before; empty files have no part in any block.
@@ -60,7 +60,7 @@ class Row:
             index += 1
 
     def content(self) -> str | None:
-        """The hash that names what the source holds; None where nothing says which version of a file it is."""
+        """The hash that names the source's content; None if the version of a file is unknown."""
         lines = [[entry.path, entry.size, entry.etag or entry.sha256] for entry in self.entries]
         if not self.count or any(version is None for _, _, version in lines):
             return None
@@ -68,12 +68,12 @@ class Row:
 
 
 def shelf_name(where: str, content: str) -> str:
-    """What a content is called between nodes: what lies at one place, in one version."""
+    """The name of a content among nodes: what lies at one place, in one version."""
     return hashlib.sha256(json.dumps([where, content]).encode()).hexdigest()
 
 
 def block_bytes(size: int) -> int:
-    """The size of blocks for so much data: a power of two."""
+    """The block size for that much data: a power of two."""
     wanted = LEAST_BYTES
     while wanted < MOST_BYTES and wanted * _BLOCKS < size:
         wanted *= 2
@@ -106,8 +106,8 @@ def to_text(blocks: int) -> str:
 
 
 def from_text(text: str, count: int) -> int:
-    """A set of at most so many blocks; raises ValueError for anything else."""
-    # Checked by its length first: a number may be as long as a body.
+    """A set of at most `count` blocks; raises ValueError for anything else."""
+    # Its length is checked first: the number may be as long as a request's body.
     if len(text) > count // 4 + 1:
         raise ValueError(f"a set of {count} blocks has at most {count // 4 + 1} digits, and this has {len(text)}")
     blocks = int(text, 16)

@@ -1,8 +1,8 @@
 """Who has which blocks, and who reads which from the source: kept by the server in memory. No clock, no sockets.
 
 Every node reports what it has and hears what others have. A block is given to one node to read from the source; another
-gets it only when that one is gone, takes far too long, or cannot be reached by it. What is lost with the server is told
-again by the next reports.
+gets it only when that one is gone, takes far too long, or cannot be reached by it. What is lost when the server
+restarts comes back with the next reports.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from muster.wire.node.peers import BlockHash, BlocksAnswer, BlocksReport
 MOST_BLOCKS = 1 << 20
 _MOST_SHELVES = 1_000
 _MOST_PEERS = 16
-"""That a node is told of: more would not make it faster."""
+"""How many a node is offered: more would not make it faster."""
 _LOST_S = 10.0
 _CLAIM_S = 60.0
-"""How long a claim holds as long as nothing is known of how long they take."""
+"""How long a claim holds until it is known how long they take."""
 _LEAST_CLAIM_S = 15.0
 _CLAIM_FACTOR = 6.0
 _CLAIMS_AT_ONCE = 64
@@ -44,20 +44,20 @@ class Member:
     heard_at: float = 0.0
 
     def is_alive(self, now: float, whole: int) -> bool:
-        """Whether it is still there; one that has everything need not say so."""
+        """Whether it is still there; one that has everything need not report."""
         return self.have == whole or now - self.heard_at < _LOST_S
 
 
 @dataclass
 class Shelf:
-    """One content, and who has what of it."""
+    """One content, and which nodes have which blocks of it."""
 
     count: int
     members: dict[str, Member] = field(default_factory=dict)
     hashes: dict[int, BlockHash] = field(default_factory=dict)
-    """What a node says first holds, unless it serves wrong bytes."""
+    """By block; the first node's report counts, unless that node serves wrong bytes."""
     told: list[BlockHash] = field(default_factory=list)
-    """The same in the order in which they became known, with corrections."""
+    """The same in the order of their arrival, with corrections."""
     told_by: dict[int, str] = field(default_factory=dict)
     hashed: int = 0
     """The blocks whose hash is known: others cannot be taken from a peer."""
@@ -78,7 +78,7 @@ class Shelf:
 
 @dataclass(frozen=True)
 class Heard:
-    """A report that was understood."""
+    """The result of a valid report."""
 
     answer: BlocksAnswer
     """Without addresses and grants of peers."""
@@ -94,13 +94,13 @@ class Board:
         self._shelves: OrderedDict[str, Shelf] = OrderedDict()
 
     def report(self, name: str, node: str, url: str, report: BlocksReport, now: float) -> Heard:
-        """Take what a node says, and answer it; ValueError where it makes no sense."""
+        """Take a node's report, and answer it; raises ValueError if it makes no sense."""
         shelf = self._shelf(name, report.count)
         is_new_server = report.session != self.session
         me = shelf.members.setdefault(node, Member(node))
         me.url, me.heard_at = url, now
         _take_state(shelf, me, report, now)
-        # Names come from nodes, and are shown: only those of nodes that take part.
+        # Names come from nodes and are shown, so only those of members count.
         new_liars = tuple(sorted((set(report.liars) & shelf.members.keys()) - shelf.liars - {node}))
         shelf.liars.update(new_liars)
         _take_hashes(shelf, node, report)
@@ -125,14 +125,14 @@ class Board:
         return list(shelf.members) if shelf else []
 
     def blocks_of(self, name: str) -> list[tuple[str, int]]:
-        """What nodes have of a content that others can take from them."""
+        """The blocks of a content that each node can serve to others."""
         shelf = self._shelves.get(name)
         if shelf is None:
             return []
         return [(member.node, member.have) for member in shelf.members.values() if member.url]
 
     def forget_node(self, node: str) -> None:
-        """It serves nothing of what it had: its process is another one."""
+        """Drop a node whose process was replaced: it no longer serves what it had."""
         for shelf in self._shelves.values():
             shelf.members.pop(node, None)
 
@@ -153,8 +153,8 @@ class Board:
 def assign(shelf: Shelf, me: Member, avoid: Iterable[str], wanted: int, now: float) -> list[int]:
     """Which blocks a node is to read from the source: those that nobody has or reads.
 
-    Where there are none left, those that only nodes have or read whom it cannot ask: by then, most of what those have
-    has come to others, too.
+    If none are left, those that only nodes that it cannot ask have or read: by then, most of their blocks have come to
+    others, too.
     """
     mine = me.have
     for block in me.claims:
@@ -172,7 +172,7 @@ def assign(shelf: Shelf, me: Member, avoid: Iterable[str], wanted: int, now: flo
 
 
 def _taken(shelf: Shelf, member: Member, now: float) -> int:
-    """What others need not read from the source because a node has it or reads it."""
+    """The blocks that others need not read from the source because a node has or reads them."""
     if not member.url:
         return 0
     taken, holds_s = member.have & shelf.hashed, shelf.claim_holds_s
@@ -183,7 +183,7 @@ def _taken(shelf: Shelf, member: Member, now: float) -> int:
 
 
 def peers_for(shelf: Shelf, me: Member, avoid: Iterable[str], now: float) -> list[Member]:
-    """Whom a node may ask: of many, other ones for each."""
+    """The peers that a node may ask: if there are many, a different choice for each node."""
     passed_over = {me.node, *avoid, *shelf.liars}
     found = [
         member
@@ -196,7 +196,7 @@ def peers_for(shelf: Shelf, me: Member, avoid: Iterable[str], now: float) -> lis
 
 
 def again_s(nodes: int) -> float:
-    """When a node reports again: often, and with many nodes less so."""
+    """The pause before a node's next report: short, but longer with many nodes."""
     return max(_AGAIN_S, nodes / _REPORTS_PER_S)
 
 
@@ -206,7 +206,7 @@ def _take_state(shelf: Shelf, me: Member, report: BlocksReport, now: float) -> N
         if have >> block & 1:
             shelf.durations.append(now - since)
     me.have = have
-    # What it does not name any more it has, or its answer was lost.
+    # If it no longer names a claim, it has the block, or our answer was lost.
     me.claims = {block: me.claims.get(block, now) for block in members(claimed & ~have)}
 
 

@@ -1,7 +1,7 @@
 """Fetching a source's files together with other nodes: a share from the source, the rest from peers, block by block.
 
-Goes on where an earlier call was cut off. Whatever peers or the server do, it ends as a plain download would: what
-nobody gives is read from the source.
+Continues where an earlier call was interrupted. Whatever peers or the server do, it ends as a plain download would:
+blocks that no peer delivers are read from the source.
 """
 
 from __future__ import annotations
@@ -37,34 +37,34 @@ from muster.wire.data.access import FileEntry
 from muster.wire.node.peers import BlockHash, BlocksAnswer, BlocksReport
 
 Exchange = Callable[[BlocksReport], BlocksAnswer | None]
-"""Tells the server how far it is, and hears of others; None where there is no answer."""
+"""Reports progress to the server, and returns its answer about other nodes; None where there is no answer."""
 
 LEAST_SHARED_BYTES = 16 << 20
 _MOST_SHARED_FILES = 200_000
-"""Of more the list alone would take too much of the memory of the process that serves them."""
+"""With more, their list alone would take too much memory of the process that serves them."""
 _LEAST_PAUSE_S = 0.1
 _LOOK_S = 0.5
 _NO_ANSWER_S = 1.0
 _HASHED_BYTES = 256 << 10
 _LAST_WORD_S = 5.0
 _FOR_PEERS = 8
-"""Besides those that wait for the source."""
+"""Threads, in addition to those that wait for the source."""
 
 
 @dataclass(frozen=True)
 class Sharing:
-    """How a mover takes part."""
+    """How a mover takes part in sharing."""
 
     exchange: Exchange
     shelf: str
-    """What the content is called between nodes."""
+    """The content's name among nodes."""
     node: str
-    """This one."""
+    """The name of this one."""
 
 
 @dataclass
 class Nobody:
-    """Stands where other nodes are the only source: what they do not give cannot be had."""
+    """The source's stand-in where only other nodes have the content: every read fails."""
 
     label: str
 
@@ -82,7 +82,7 @@ class Nobody:
 
 
 def worth_sharing(row: Row, least_bytes: int = LEAST_SHARED_BYTES) -> bool:
-    """Whether others are asked at all: not for what is there at once, nor where versions are not known."""
+    """Whether sharing pays: not for what is fetched quickly anyway, nor where versions are not known."""
     if row.size < least_bytes or len(row.entries) > _MOST_SHARED_FILES or row.count > MOST_BLOCKS:
         return False
     return row.content() is not None
@@ -162,7 +162,7 @@ class Gathering:
                 self._hashing.has(block)
         self._hashing.begin()
 
-    # Telling
+    # Reporting
 
     def _tell(self) -> None:
         """Report to the server again and again, until everything is here."""
@@ -173,7 +173,7 @@ class Gathering:
                 report, told = self.ledger.report(time.monotonic())
             pause_s = self._take(exchange(report), told)
             if over:
-                # The last one has said that everything is here.
+                # The last report has said that everything is here.
                 return
             began = time.monotonic()
             self._report_now.wait(pause_s)
@@ -213,12 +213,12 @@ class Gathering:
                 self._changed.notify_all()
 
     def _next(self) -> Fetch | None:
-        """What to do; None when there is nothing left."""
+        """The next block to fetch; None when there is nothing left."""
         with self._changed:
             while not self._is_over():
                 fetch = self.ledger.choose(time.monotonic())
                 if fetch is not None:
-                    # One after the other: to wake all for what is work for one costs more than the work.
+                    # One after the other: waking all threads for one block costs more than the work.
                     self._changed.notify()
                     return fetch
                 self.ledger.look_up(time.monotonic())
@@ -293,16 +293,16 @@ class Hashing:
         self.found: dict[str, str] = {}
 
     def has(self, block: int) -> None:
-        """A block that an earlier call brought: it must still be what it was."""
+        """Add a block that an earlier call brought: it must be unchanged."""
         self._arrived.add(block)
         self._resumed.add(block)
 
     def begin(self) -> None:
-        """Files without bytes at the front are complete."""
+        """Finish the empty files at the front."""
         self._finish_files()
 
     def go_on(self, block: int, view: memoryview) -> None:
-        """Hash on as far as blocks are there; one thread at a time, the others go on fetching."""
+        """Continue hashing as far as blocks have arrived; one thread at a time, while the others fetch."""
         with self._lock:
             if block >= 0:
                 self._arrived.add(block)
@@ -360,7 +360,7 @@ class Hashing:
 
 
 def _take_room(path: Path, size: int) -> None:
-    """Room is taken at once, so that a full disk shows before the work is done."""
+    """Allocate the space at once, so that a full disk shows before the work is done."""
     if path.exists() and path.stat().st_size == size:
         return
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -379,10 +379,10 @@ def _write_part(path: Path, view: memoryview, offset: int) -> None:
 
 
 def _hash_part(path: Path, offset: int, length: int, digest: Any) -> None:
-    # In pieces that stay in the processor's cache between the reading and the hashing.
+    # In pieces that stay in the processor's cache between reading and hashing.
     piece = memoryview(bytearray(min(length, _HASHED_BYTES)))
     with path.open("rb", buffering=0) as file:
         for at in range(offset, offset + length, len(piece) or 1):
             view = piece[: min(len(piece), offset + length - at)]
-            # Fewer bytes where somebody cut it off.
+            # Fewer bytes if the file was truncated.
             digest.update(view[: os.preadv(file.fileno(), [view], at)])

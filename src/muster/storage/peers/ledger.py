@@ -21,20 +21,20 @@ from muster.storage.peers.planner import (
 from muster.wire.node.peers import BlockHash, BlocksAnswer, BlocksReport
 
 ALONE_AFTER_S = 20.0
-"""Without an answer of the server, or without anything that arrives, a node goes on without the others."""
+"""After this long without an answer from the server, or without an arriving block, a node continues alone."""
 SLOW_S = 2.0
-"""A peer is not given up for being slower than others as long as a block takes no longer than that."""
+"""A peer that is slower than others is not avoided as long as a block takes no longer than this."""
 _RATE_OVER_S = 2.0
 
 
 @dataclass
 class Ledger:
-    """Changed under the lock of whoever owns it."""
+    """Changed under its owner's lock."""
 
     content: str
     count: int
     most_requests: int
-    """To the source at a time."""
+    """Requests to the source at a time."""
     seed: str
     now: float
     have: int = 0
@@ -43,7 +43,7 @@ class Ledger:
     alone: bool = False
     """Everything that is missing is read from the source."""
     hashes: dict[int, str] = field(default_factory=dict)
-    """What each block must be, as far as that is known."""
+    """The expected hash of each block, where known."""
     session: str = ""
     peers: dict[str, Known] = field(default_factory=dict)
     liars: set[str] = field(default_factory=set)
@@ -65,7 +65,7 @@ class Ledger:
     def resumed(
         cls, content: str, count: int, most_requests: int, seed: str, now: float, done: Mapping[int, str]
     ) -> Ledger:
-        """One that has some blocks already, from an earlier try."""
+        """A ledger that has some blocks already, from an earlier try."""
         done = {block: sha256 for block, sha256 in done.items() if 0 <= block < count}
         ledger = cls(content, count, most_requests, seed, now, have=set_of(done))
         ledger.hashes, ledger._own_hashes, ledger._hashed = dict(done), dict(done), ledger.have
@@ -79,10 +79,10 @@ class Ledger:
     def is_done(self) -> bool:
         return not self.lacking
 
-    # What is said to the server, and what it says
+    # Reports to the server, and its answers
 
     def report(self, now: float) -> tuple[BlocksReport, list[int]]:
-        """What to tell the server, and which hashes are in it."""
+        """A report for the server, and the blocks whose hashes are in it."""
         fresh = [block for block in self._own_hashes if block not in self._told]
         under_way = (self.claimed & self.lacking).bit_count()
         wants = 0 if self.alone else max(0, claims_wanted(self.source_rate(now), self.most_requests) - under_way)
@@ -103,7 +103,7 @@ class Ledger:
         return report, fresh
 
     def take(self, answer: BlocksAnswer, told: list[int], now: float) -> None:
-        """The server's answer to a report; ValueError where it makes no sense."""
+        """Take the server's answer to a report; raises ValueError if it makes no sense."""
         self._answered_at = now
         if answer.session != self.session:
             self._told.clear()
@@ -125,7 +125,7 @@ class Ledger:
                 peer.have = 0
 
     def look_up(self, now: float) -> None:
-        """Go on alone where the server or everybody else stands still."""
+        """Continue alone if the server does not answer or no block arrives."""
         is_waiting = not self.in_flight and bool(self.lacking)
         if now - self._answered_at > ALONE_AFTER_S or (is_waiting and now - self._moved_at > ALONE_AFTER_S):
             self.go_alone()
@@ -134,10 +134,10 @@ class Ledger:
         self.alone = True
         self.claimed = self.lacking
 
-    # What is fetched
+    # Fetching
 
     def choose(self, now: float) -> Fetch | None:
-        """The next block, which is under way from now on; None: nothing can be done at the moment."""
+        """The next block, marked as under way; None: there is nothing to do at the moment."""
         busy = sum(peer.in_flight for peer in self.peers.values())
         usable = [
             Peer(node, peer.have & self._hashed, peer.in_flight, peer.rate)
@@ -159,7 +159,7 @@ class Ledger:
         return patience_s(size, self._rates())
 
     def arrived(self, fetch: Fetch, sha256: str, size: int, seconds: float, now: float) -> None:
-        """A block is here, and is what it must be."""
+        """Record a block that has arrived and has the expected hash."""
         self._landed(fetch)
         self.have |= 1 << fetch.block
         self._moved_at = now
@@ -175,7 +175,7 @@ class Ledger:
             peer.avoid(now)
 
     def failed(self, fetch: Fetch, trouble: PeerTrouble, now: float) -> None:
-        """A peer did not give a block; one that gave something else instead is not asked any more."""
+        """Record that a peer did not deliver a block; one that sent something else instead is not asked again."""
         self._landed(fetch)
         if fetch.peer is None:
             return
@@ -185,13 +185,13 @@ class Ledger:
 
     @property
     def reaches_nobody(self) -> bool:
-        """There are peers, all were tried, and none was reached ever."""
+        """There are peers, all were tried, and none was ever reached."""
         peers = self.peers.values()
         return not self._from_peers and bool(peers) and all(peer.unreachable for peer in peers)
 
     @property
     def nodes(self) -> int:
-        """From how many nodes blocks have come."""
+        """How many nodes blocks have come from."""
         return sum(1 for peer in self.peers.values() if peer.got)
 
     def source_rate(self, now: float) -> float:

@@ -1,4 +1,4 @@
-"""What an agent says to the process that serves blocks, and what it hears."""
+"""Messages between an agent and the process that serves blocks."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ class Serve:
 
 @wire
 class Serving:
-    """It listens."""
+    """The process listens."""
 
     port: int

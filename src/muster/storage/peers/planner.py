@@ -1,8 +1,8 @@
 """Which block a node fetches next, and from whom. Pure.
 
-What the server gave this node to read from the source comes first: the source is what everybody waits for. Of what
-peers have, the block that fewest have comes first, so that each soon has something that others want; but none is left
-far behind, so that a file's hash can follow its arrival.
+Blocks that the server assigned to this node come first, from the source: everybody waits for the source. Of the peers'
+blocks, the rarest comes first, so that each node soon has something that others want; but none is left far behind, so
+that hashing a file can keep up with its arrival.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ PEERS_AT_ONCE = 6
 PER_PEER = 2
 """Requests to one peer at a time, where there are too few peers for one request to each."""
 _WINDOW = 64
-"""How many of the blocks that are missing are looked at, from the first on."""
+"""How many missing blocks are considered, from the first on."""
 _BEHIND = 96
-"""So far behind the last of those, the first comes next: what many have would stay behind until the end."""
+"""If the first of those is this far behind the last, it comes next: common blocks would wait until the end."""
 _SLOW_FACTOR = 5.0
-"""So many times slower than the middle one, a peer is passed over."""
+"""A peer this many times slower than the median is avoided."""
 _LOOK_AHEAD_S = 0.5
 _LEAST_PATIENCE_S = 5.0
 _PATIENCE_FACTOR = 8.0
@@ -49,7 +49,7 @@ class Situation:
     lacking: int
     """Blocks that it does not have and is not fetching."""
     claimed: int = 0
-    """Of those, what it was given to read from the source."""
+    """Of those, the ones it was assigned to read from the source."""
     source_free: int = 1
     """How many more requests the source takes."""
     peers: Sequence[Peer] = ()
@@ -75,7 +75,7 @@ def next_fetch(situation: Situation) -> Fetch | None:
     within_reach = 0
     for peer in ready:
         within_reach |= peer.have
-    # What it was given to read from the source may have come to a peer by another way.
+    # Blocks assigned to this node may have come to a peer by another way: they are still read from the source.
     window = members(within_reach & situation.lacking & ~situation.claimed, _WINDOW)
     if not window:
         return None
@@ -106,9 +106,9 @@ def patience_s(size: int, rates: Mapping[str, float]) -> float:
 
 
 def claims_wanted(blocks_per_s: float, most: int) -> int:
-    """How many blocks to have from the source under way: enough to keep it busy until the next answer, and no more.
+    """How many blocks to claim from the source: enough to keep busy until the next answer, and no more.
 
-    Whoever claims more than it can read keeps it from the others.
+    A node that claims more than it can read keeps blocks from the others.
     """
     return min(most, round(blocks_per_s * _LOOK_AHEAD_S) + 1)
 

@@ -1,7 +1,7 @@
 """The process that serves blocks to other nodes: one per node, as long as its agent lives. Standard library only.
 
-`GET /blocks/NAME/N` over TLS, with a grant that the server signed for whoever asks, for this node and this content. It
-reads the cache that movers fill and needs no word from them.
+`GET /blocks/NAME/N` over TLS, with a grant that the server signed for the asking node, for this node and this content.
+It reads the cache that movers fill, and exchanges no messages with them.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ class Server(Listener):
         try:
             super().__init__((request.address, 0), _Handler, _MOST_CONNECTIONS)
         except OSError:
-            # Others reach it by an address that is not its own, such as behind a translation of addresses.
+            # Others reach it by an address that is not its own, such as behind NAT.
             self.address_family = socket.AF_INET
             super().__init__((address_towards(()), 0), _Handler, _MOST_CONNECTIONS)
 
     def admit(self, token: str, name: str) -> None:
-        """Refuse who has no grant for the content; raises AccessDenied."""
+        """Check the grant for a content; raises AccessDenied."""
         grant = self._verified.get(token)
         if grant is None or time.time() >= grant.expires_at:
             grant = verify(token, self._key, time.time())
@@ -79,7 +79,7 @@ class Server(Listener):
 
     def wrapped(self, request: socket.socket) -> socket.socket:
         request.settimeout(_HANDSHAKE_S)
-        # Whoever dawdles over the handshake can be given up meanwhile.
+        # A client that dawdles over the handshake can be dropped meanwhile.
         return self._tls.wrap_socket(request, server_side=True, do_handshake_on_connect=False)
 
     def finish_request(self, request: Any, client_address: Any) -> None:
@@ -126,7 +126,7 @@ class _Handler(BaseHTTPRequestHandler):
             for piece in pieces:
                 self.wfile.write(piece)
         except (Missing, OSError):
-            # The length is promised already: closing is the only way to say that it failed.
+            # The length has been sent already: closing is the only way to say that it failed.
             self.close_connection = True
 
     def log_message(self, format: str, *args: object) -> None:
@@ -142,7 +142,7 @@ class _Handler(BaseHTTPRequestHandler):
 def _tls(certificate: str, private_key: str) -> ssl.SSLContext:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    # The library takes them from files alone.
+    # The library loads them only from files.
     with tempfile.NamedTemporaryFile("w", prefix="muster-peer-") as file:
         file.write(f"{certificate}\n{private_key}\n")
         file.flush()

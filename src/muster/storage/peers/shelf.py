@@ -32,7 +32,7 @@ _MOST_OPENED = 32
 """Contents whose lists of files are kept in memory."""
 _MOVED_S = 0.05
 _MOVED_TRIES = 10
-"""A content that is being given its name is nowhere for a moment."""
+"""While a content is moved to its final name, it is nowhere for a moment."""
 
 
 @wire
@@ -55,7 +55,7 @@ class _Line:
 
 
 class BlockJournal:
-    """What has arrived of a content that is under way."""
+    """The blocks that have arrived of a content under way."""
 
     def __init__(self, path: Path) -> None:
         self.blocks: dict[int, str] = {}
@@ -66,7 +66,7 @@ class BlockJournal:
 
     def block(self, block: int, sha256: str) -> None:
         line = json.dumps(to_json(_Line(block, sha256)))
-        # A leading newline too: behind a line that a death cut, the next one must begin anew.
+        # A leading newline too: after a line that a crash cut off, the next one must start afresh.
         with self._lock:
             self._file.write(f"\n{line}\n".encode())
             self.blocks[block] = sha256
@@ -106,7 +106,7 @@ class _Opened:
     shelved: Shelved
     row: Row
     journal: int = 0
-    """The inode of the journal: another one tells of another download."""
+    """The inode of the journal: another one means another download."""
     journal_read: int = 0
     arrived: int = 0
 
@@ -120,7 +120,7 @@ class Shelves:
         self._lock = threading.Lock()
 
     def read(self, name: str, block: int) -> tuple[int, Iterator[bytes]]:
-        """The size of a block, and its bytes in pieces; raises Missing, also under way."""
+        """The size of a block, and its bytes in pieces; raises Missing, possibly while they are read."""
         opened = self._open(name)
         if not 0 <= block < opened.row.count:
             raise Missing(f"there is no block {block}")
@@ -188,7 +188,7 @@ def whole_hashes(cache: Path, name: str, count: int) -> Mapping[int, str] | None
 
 
 def _pieces(folder: Path, row: Row, block: int) -> Iterator[bytes]:
-    # Opened once: a content that is given its name while it is read stays where it is for whoever holds its folder.
+    # Opened once: if the content is moved to its final name meanwhile, the open folder still leads to it.
     held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for part in row.parts(block):
@@ -216,5 +216,5 @@ def _lines(raw: bytes) -> Iterator[_Line]:
         try:
             yield from_json(_Line, json.loads(line))
         except ValueError:
-            # An empty line, or one that a death cut.
+            # An empty line, or one that a crash cut off.
             continue

@@ -3,7 +3,7 @@
 FOLDER/               what the job sees; a file appears when it is whole and verified
 FOLDER/.muster.json   what will come, and where the job says what it needs first (`wire.data.arriving`)
 FOLDER/.muster.failed why no more comes, if so
-FOLDER/.muster.lock   held by whoever brings them: free means that nobody does
+FOLDER/.muster.lock   held by the process that brings them: free means that none does
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Arrival:
         self._failed: TransferError | None = None
         self._done_bytes = self._peer_bytes = 0
         if total_size(entries) > cache.limit_bytes:
-            # Refused before a byte is moved: nothing of it may go while the job runs.
+            # Refused before a byte is moved: nothing of it may be removed while the job runs.
             cache.admit("arriving", total_size(entries), what)
         root = cache.root / _FOLDERS
         root.mkdir(mode=0o700, exist_ok=True)
@@ -88,7 +88,7 @@ class Arrival:
             raise self._failed
 
     def go_on(self) -> TransferError | None:
-        """Bring the rest, what the job asks for first; returns why that failed, if it did."""
+        """Bring the rest, with requested files first; returns the error, if it failed."""
         self._bring(self._left)
         return self._failed
 
@@ -140,7 +140,7 @@ class Arrival:
                     self._finish(path, part)
 
     def _next(self, queue: deque[str]) -> str | None:
-        """What the job asked for and is not under way, else the next by name."""
+        """A requested file that is not under way yet, else the next by name."""
         self._wanted.extend(self._new_wishes())
         while self._wanted:
             path = self._wanted.popleft()
@@ -171,7 +171,7 @@ class Arrival:
             write_file(self.folder / FAILED, error.message, mode=0o644)
 
     def _new_wishes(self) -> list[str]:
-        """What processes of the job have asked for since; they may write anything there."""
+        """The files that the job's processes have requested since; they may write anything there."""
         try:
             descriptor = os.open(self._wishes, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
@@ -192,7 +192,7 @@ class Arrival:
 
 
 def _sweep(root: Path) -> None:
-    """Remove what processes left that were killed."""
+    """Remove the folders that killed processes left behind."""
     for folder in [path.parent for path in root.glob(f"*/{LOCK}")]:
         lock = FileLock(folder / LOCK).try_acquire()
         if lock is not None:

@@ -1,7 +1,7 @@
 """The cache of staged data: folders named by their content, shared by all agents of a host. Standard library only.
 
 trees/DIGEST/data      the files, read-only
-trees/DIGEST/tree.json what they must be: path, size, hash, and the times by which a later change shows
+trees/DIGEST/tree.json what they must be: path, size, hash, and the times that reveal a later change
 trees/.partial/KEY     a download under way, or one that was cut off
 sources/KEY            which tree a source held when it looked like KEY (its listing with ETags)
 shared/NAME.json       what other nodes may ask for (`storage.peers.shelf`)
@@ -37,13 +37,13 @@ _WORK_FILES = ("journal.jsonl", "listing.json", "blocks")
 
 @wire
 class Tree:
-    """What a tree must be."""
+    """What the files of a tree must be."""
 
     boot: str
-    """Times mean something only as long as the machine has not been started anew."""
+    """Times are comparable only until the machine restarts."""
     size: int
     files: Mapping[str, tuple[int, str, int, int]]
-    """By path: size, hash, times of the last change of its content and of its entry in ns."""
+    """By path: size, hash, mtime and ctime in ns."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Held:
 
 @dataclass(frozen=True)
 class Cached:
-    """A tree of the cache, for those who look."""
+    """A tree of the cache, as it is listed."""
 
     digest: str
     size: int
@@ -90,11 +90,11 @@ class Cache:
         )
 
     def known(self, key: str) -> str | None:
-        """The tree that a source held when it looked like this."""
+        """The tree that a source held when its listing had this key."""
         return read_source(self.root, key)
 
     def hold(self, digest: str) -> Held | None:
-        """Keep a tree from being removed; None when it is not there, or not what it was."""
+        """Keep a tree from being removed; None if it is missing, or has changed."""
         held = self._trees.hold(digest)
         if held is not None:
             return _held(held)
@@ -108,7 +108,7 @@ class Cache:
 
     @contextmanager
     def filling(self, key: str) -> Iterator[Path]:
-        """The folder in which one process at a time fetches what looks like this."""
+        """The folder in which one process at a time fetches the files of the listing with this key."""
         with self._trees.building(key):
             yield self._trees.partial(key)
 
@@ -137,7 +137,7 @@ class Cache:
             folder.chmod(0o555)
         for name in _WORK_FILES:
             (partial / name).unlink(missing_ok=True)
-        # The same content may be there already, made from another source; where it was damaged since, it goes first.
+        # The same content may be there already, from another source; if it was damaged since, it is removed first.
         if found := self.hold(digest):
             self.drop_partial(key)
             write_file(self.root / "sources" / key, digest)
@@ -169,7 +169,7 @@ class Cache:
         ]
 
     def remove(self, digest: str) -> bool:
-        """Remove a tree unless somebody uses it."""
+        """Remove a tree unless it is in use."""
         return self._trees.remove(digest)
 
     def drop_partial(self, key: str) -> None:
@@ -177,12 +177,12 @@ class Cache:
         self._trees.discard(key)
 
     def make_room(self, size: int) -> None:
-        """Remove what was not used for longest until as much fits, as far as nobody uses it."""
+        """Remove the least recently used trees, except those in use, until that much fits."""
         self._trees.make_room(size)
 
 
 def read_source(root: Path, key: str) -> str | None:
-    """The tree that a source held when it looked like this, as the cache at `root` remembers it."""
+    """The tree that a source held when its listing had this key, as recorded in the cache at `root`."""
     try:
         found = (root / "sources" / key).read_text(errors="replace").strip()
     except OSError:
@@ -192,7 +192,7 @@ def read_source(root: Path, key: str) -> str | None:
 
 
 def boot_unchanged(folder: Path) -> bool:
-    """Whether what was written to the folder was written since this machine started."""
+    """Whether the folder was written since this machine started."""
     try:
         return (folder / "boot").read_text() == _boot_id()
     except OSError:
@@ -208,7 +208,7 @@ def _held(held: HeldEntry[Tree]) -> Held:
 
 
 def _is_sound(entry: Entry[Tree]) -> bool:
-    """Whether the files are as they were put there; those that seem touched are hashed again."""
+    """Whether the files are unchanged; those that seem touched are hashed again."""
     tree, boot = entry.record, _boot_id()
     files = dict(tree.files)
     for path, (size, sha256, changed_ns, entry_ns) in tree.files.items():
@@ -229,7 +229,7 @@ def _is_sound(entry: Entry[Tree]) -> bool:
 
 
 def _over_limit(size: int, limit: int, busy: int) -> str:
-    """What helps against a cache without room: its own limit, or what lies on its disk."""
+    """Advice for a cache without room: about its own limit, or about its disk."""
     larger = "set MUSTER_CACHE_DIR to a larger disk for the node's agent"
     if size > limit:
         return (

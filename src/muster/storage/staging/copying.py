@@ -45,7 +45,7 @@ def copy_in(
 
 
 def copy_frame(source: Path, target: Path) -> None:
-    """What a local folder has besides files: empty folders, and links that lead to no file."""
+    """Copy what a local folder has besides files: empty folders, and links that lead to no file."""
     for base, folders, names in os.walk(source):
         copy = target / Path(base).relative_to(source)
         copy.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Fetching a source's files: ranged reads side by side, bounded memory, resumable, hashed on the way."""
+"""Fetching a source's files: concurrent ranged reads, bounded memory, resumable, hashed on the way."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from muster.wire.message import wire
 
 FOR_BLOCKS = 8
 FOR_SMALL_FILES = 16
-"""Each waits for its answer most of the time; with fewer the storage waits for the next question."""
+"""Each waits for its answer most of the time; with fewer the storage waits for the next request."""
 SMALL_BYTES = 1 << 20
 
 
 def fetch(
     source: Source, entries: list[FileEntry], folder: Path, journal: Journal, progress: Progress
 ) -> dict[str, str]:
-    """Put every entry below the folder; returns their hashes. Goes on where an earlier call was cut off."""
+    """Put every entry below the folder; returns their hashes. Continues where an earlier call was interrupted."""
     work = _Work(source, folder, journal, progress)
     for parent in sorted({str((folder / stored_path(entry)).parent) for entry in entries}):
         Path(parent).mkdir(parents=True, exist_ok=True)
@@ -41,19 +41,19 @@ def fetch(
 
 
 def connections(sizes: list[int]) -> int:
-    """How many requests of these sizes are made side by side."""
+    """How many requests of these sizes are made at the same time."""
     small = sum(sizes) < SMALL_BYTES * len(sizes)
     return min(FOR_SMALL_FILES if small else FOR_BLOCKS, max(1, len(sizes)))
 
 
 @wire
 class _Line:
-    """A finished file with its hash, or a finished block of a large one; neither: all of it was wrong."""
+    """A finished file with its hash, or a finished block of a large one; neither: the file starts over."""
 
     path: str
     sha256: str | None = field(default=None, metadata=OMIT)
     changed_ns: tuple[int, int] | None = field(default=None, metadata=OMIT)
-    """When a finished file's content and its entry last changed: whether it still is what it was."""
+    """A finished file's mtime and ctime, which reveal a later change."""
     block: int | None = field(default=None, metadata=OMIT)
     crc32: int | None = field(default=None, metadata=OMIT)
 
@@ -77,7 +77,7 @@ class Journal:
         self._file = path.open("ab", buffering=0)
 
     def known(self, entry: FileEntry, path: Path) -> str | None:
-        """The hash of a file that an earlier call finished, if it is still what it was then."""
+        """The hash of a file that an earlier call finished, if it is unchanged."""
         sha256, changed_ns = self.files.get(entry.path, (None, None))
         try:
             status = path.lstat()
@@ -94,28 +94,28 @@ class Journal:
         self._write(_Line(path, block=index, crc32=crc32))
 
     def forget(self, path: str) -> None:
-        """The file is wrong: the next call must not go on from it."""
+        """The file is wrong: the next call must not continue from it."""
         self._write(_Line(path))
 
     def close(self) -> None:
         self._file.close()
 
     def _write(self, line: _Line) -> None:
-        # A leading newline too: behind a line that a death cut, the next one must begin anew.
+        # A leading newline too: after a line that a crash cut off, the next one must start afresh.
         with self._lock:
             self._file.write(f"\n{json.dumps(to_json(line))}\n".encode())
 
 
 @dataclass
 class _Large:
-    """A file that is fetched in blocks, and hashed in their order by whoever finishes the next one."""
+    """A file that is fetched in blocks, and hashed in order by the thread that finishes the next one."""
 
     entry: FileEntry
     path: Path
     descriptor: int
     done: set[int] = field(default_factory=set)
     resumed: dict[int, int] = field(default_factory=dict)
-    """Blocks that an earlier call brought, with their checksums: they must still be what they were."""
+    """Blocks that an earlier call brought, with their checksums: they must be unchanged."""
     next_hashed: int = 0
     hashing: bool = False
     digest: Any = field(default_factory=hashlib.sha256)
@@ -132,7 +132,7 @@ class _Large:
 
 @dataclass(frozen=True)
 class _Whole:
-    """A large file of a server that sends no parts: it comes in one piece, and from its beginning after a break."""
+    """A large file of a server without ranges: it comes in one piece, and starts over after an interruption."""
 
     entry: FileEntry
 
@@ -181,7 +181,7 @@ class _Work:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             large = _Large(entry, path, descriptor)
             self._opened.append(large)
-            # Room is taken now, so that a full disk shows before the work is done.
+            # Space is allocated now, so that a full disk shows before the work is done.
             os.posix_fallocate(descriptor, 0, entry.size)
         except OSError as error:
             raise local_trouble(error, path) from error
@@ -280,7 +280,7 @@ class _Work:
         self._hash(large, index, view)
 
     def _hash(self, large: _Large, index: int, view: memoryview) -> None:
-        """Hash on as far as blocks are there; one thread at a time, the others go on fetching."""
+        """Continue hashing as far as blocks have arrived; one thread at a time, while the others fetch."""
         with large.lock:
             if index >= 0:
                 large.done.add(index)
@@ -313,7 +313,7 @@ class _Work:
 
 
 class Damaged(TransferError):
-    """What arrived is not what was announced, or no longer what arrived."""
+    """A file is not what was announced, or has changed since it arrived."""
 
     def __init__(self, entry: FileEntry, sha256: str, text: str = "") -> None:
         announced = f"{stored_path(entry)} arrived with the sha256 {sha256}, and {entry.sha256} was announced"
@@ -322,7 +322,7 @@ class Damaged(TransferError):
 
 
 def compare(entry: FileEntry, sha256: str) -> None:
-    """Refuse a file that is not what was announced."""
+    """Refuse a file whose hash is not the announced one."""
     if entry.sha256 is not None and entry.sha256 != sha256:
         raise Damaged(entry, sha256)
 
@@ -345,7 +345,7 @@ def _has_size(path: Path, size: int) -> bool:
 
 
 def local_trouble(error: OSError, path: Path) -> TransferError:
-    """What a file of the node that cannot be written means for the transfer."""
+    """The transfer's error for a local file that cannot be written."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return TransferError("disk_full", f"the disk of {path.parent} is full. Free some space there and try again.")
     return TransferError("platform", f"{path}: {error.strerror}")
@@ -360,5 +360,5 @@ def _whole_lines(path: Path) -> Iterator[_Line]:
         try:
             yield from_json(_Line, json.loads(line))
         except ValueError:
-            # An empty line, or one that a death cut.
+            # An empty line, or one that a crash cut off.
             continue

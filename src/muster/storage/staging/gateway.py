@@ -1,7 +1,7 @@
 """A source as a read-only mount: rclone mounts a small server of this process, so that it needs no credential.
 
-Only the loopback interface is served, under a path that nobody can guess. It reads block by block what is asked for, so
-it suits data that does not fit a disk and is too slow to feed GPUs.
+Only the loopback interface is served, under a path that nobody can guess. It reads the requested data block by block,
+so it suits data that does not fit on a disk, but is too slow to feed GPUs.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self.server.source.read(entry, start, view)
                 self.wfile.write(view)
             except (TransferError, OSError):
-                # The length is promised already: closing is the only way to say that it failed.
+                # The length has been sent already: closing is the only way to say that it failed.
                 self.close_connection = True
                 return
             start += len(view)

@@ -1,4 +1,4 @@
-"""What an agent and its mover say to each other, one JSON line each. Standard library only."""
+"""Messages between an agent and its mover, one JSON line each. Standard library only."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from muster.wire.node.peers import BlocksAnswer, BlocksReport
 
 @wire
 class FileFacts:
-    """A file of an output: what it is, and by what a change shows."""
+    """A file of an output: its content, and the facts that reveal a change."""
 
     size: int
     mtime_ns: int
     inode: int
     sha256: str
     name: str | None = field(default=None, metadata=OMIT)
-    """Under which it was sent before the job's end."""
+    """The name under which it was sent before the job's end."""
 
 
 @wire
 class Sending:
-    """A file, what it is, and the name that it gets."""
+    """A file to send, its content, and the name that it gets."""
 
     path: str
     name: str
     size: int
     sha256: str
     already: str | None = None
-    """The name under which the same content was brought there before."""
+    """The name under which the same content was sent there before."""
 
 
 @wire
@@ -42,7 +42,7 @@ class Stage:
     """Bring an input into the cache; with `copy_to`, give the job a copy of its own."""
 
     what: str
-    """The input in messages."""
+    """The input's name in messages."""
     access: Access
     cache: str
     server: Address | None = None
@@ -51,7 +51,7 @@ class Stage:
     """Other nodes may have it, or want it: `Report.blocks` asks, and the answer is BlocksHeard."""
     node: str = field(default="", metadata=OMIT)
     place: str = field(default="", metadata=OMIT)
-    """What it is called between nodes, where that is not its address."""
+    """Its name among nodes, where that is not its address."""
     do: Literal["stage"] = "stage"
 
 
@@ -94,7 +94,7 @@ class Copy:
 
 @wire
 class Send:
-    """Bring files to where an output goes; `remove` is what was sent early and must not stay."""
+    """Send files to an output's destination; `remove` names those that were sent early and must not stay."""
 
     access: Access
     files: tuple[Sending, ...]
@@ -105,7 +105,7 @@ class Send:
 
 @wire
 class Measure:
-    """Size and hash of every file of a folder; what is known and unchanged is not read again."""
+    """Size and hash of every file of a folder; known files that are unchanged are not read again."""
 
     folder: str
     known: Mapping[str, FileFacts] = field(default_factory=dict)
@@ -153,17 +153,17 @@ class ProgressReport:
     """How far a transfer is."""
 
     phase: str
-    """What is being done, where that is not what was asked first."""
+    """The current step, where that is not the requested one."""
     done_bytes: int
     total_bytes: int
     done_files: int
     total_files: int
     resumed_bytes: int
-    """What an earlier try had done already."""
+    """Bytes that an earlier try had done already."""
     peer_bytes: int = field(default=0, metadata=OMIT)
-    """What came from other nodes."""
+    """Bytes from other nodes."""
     nodes: int = field(default=0, metadata=OMIT)
-    """From so many."""
+    """How many nodes they came from."""
 
 
 @wire
@@ -178,7 +178,7 @@ class Done:
     one_file: str | None = field(default=None, metadata=OMIT)
     """The file's name, where the input is one file."""
     found: tuple[HashedFile, ...] = field(default=(), metadata=OMIT)
-    """What a first download found out about a registered asset."""
+    """The hashes of a registered asset's files, as its first download found them."""
     measured: Mapping[str, FileFacts] = field(default_factory=dict, metadata=OMIT)
 
 
@@ -190,12 +190,12 @@ class Failure:
     message: str
     final: bool
     next: str = field(default="", metadata=OMIT)
-    """What the user can do, where that is not what one does about the code."""
+    """What the user can do, where the advice for the code does not fit."""
 
 
 @wire
 class Report:
-    """What a mover says: one of these."""
+    """A mover's message: one of these."""
 
     progress: ProgressReport | None = field(default=None, metadata=OMIT)
     need: tuple[str, ...] | None = field(default=None, metadata=OMIT)
@@ -205,11 +205,11 @@ class Report:
     done: Done | None = field(default=None, metadata=OMIT)
     failed: Failure | None = field(default=None, metadata=OMIT)
     arrived: bool = field(default=False, metadata=OMIT)
-    """All of an input that came while its job ran."""
+    """All of an input has come that is brought while its job runs."""
 
 
 @wire
 class BlocksHeard:
-    """What the server says of others; nothing where it could not be asked."""
+    """The server's answer about other nodes; None where it could not be asked."""
 
     answer: BlocksAnswer | None = None

@@ -1,4 +1,4 @@
-"""What is moved, and how far that is. Standard library only."""
+"""The files of a transfer, and its progress. Standard library only."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ class Progress:
     done_files: int = 0
     resumed_bytes: int = 0
     peer_bytes: int = 0
-    """Of those that are done, what came from other nodes."""
+    """Of the bytes that are done, those from other nodes."""
     nodes: int = 0
-    """From so many."""
+    """How many nodes they came from."""
     stop: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _arriving: dict[int, int] = field(default_factory=dict)
-    """By thread: what has come of the part that it fetches."""
+    """By thread: the bytes received of the part that it fetches."""
 
     def arriving(self, count: int) -> None:
-        """So much has come of what this thread fetches; over a slow link a part takes long."""
+        """Record how much of this thread's part has come; over a slow link a part takes long."""
         with self._lock:
             self._arriving[threading.get_ident()] = count
 
@@ -60,7 +60,7 @@ class Progress:
             raise Unwanted
 
     def begin(self, phase: str) -> None:
-        """Count from nothing again, for the next part."""
+        """Count from zero again, for the next phase."""
         with self._lock:
             self.phase = phase
             self.done_bytes = self.done_files = self.resumed_bytes = self.peer_bytes = 0
@@ -68,7 +68,7 @@ class Progress:
 
     @property
     def here_bytes(self) -> int:
-        """With what has come of parts that are not whole yet."""
+        """The bytes done, with those of unfinished parts."""
         with self._lock:
             return self.done_bytes + sum(self._arriving.values())
 
@@ -115,7 +115,7 @@ def tree_digest(entries: Iterable[FileEntry]) -> str:
 
 
 def listing_key(where: str, entries: Iterable[FileEntry]) -> str:
-    """The hash that names what a source holds right now, without having read it."""
+    """The hash that names a source's current content, without having read it."""
     lines = [[entry.path, entry.size, entry.etag, entry.sha256] for entry in entries]
     return hashlib.sha256(json.dumps([where, lines]).encode()).hexdigest()
 

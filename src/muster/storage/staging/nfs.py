@@ -38,7 +38,7 @@ class MountedShare:
 
 
 def _reached(host: str, port: int) -> str:
-    """The server's address; refused here where it would only hang in the kernel."""
+    """The server's address; refused here if it cannot be reached, since the mount would hang in the kernel."""
     try:
         address = str(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][4][0])
         with socket.create_connection((address, port), _REACH_S):

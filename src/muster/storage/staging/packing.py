@@ -17,11 +17,11 @@ from muster.wire.data.access import FileEntry
 from muster.wire.node.builds import FOLDER_HEADER, PACKED_NAME
 
 _COMPILED = "__pycache__"
-"""Made again where it is wanted: what it holds depends on the times of files."""
+"""Left out, since it can be made again: its content depends on the times of files."""
 
 
 def offer(folder: Path, place: str, what: str, cache: Cache, progress: Progress, exchange: Exchange) -> Held:
-    """Pack a folder under the name that it has between nodes, and tell the server that it is here."""
+    """Pack a folder under its name among nodes, and report to the server that it is here."""
     key = hashlib.sha256(f"packed {place}".encode()).hexdigest()
     with cache.filling(key) as partial:
         cache.drop_partial(key)

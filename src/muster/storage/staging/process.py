@@ -1,8 +1,8 @@
 """The mover: a child of the agent that carries out one transfer.
 
-It reads its request from standard input, so that no token shows in a process list, says on standard output how far it
-is, and asks there for fresh tokens (`messages` has all that is said). It ends when its standard input does, so it never
-outlives its agent; a staged tree stays held until then.
+It reads its request from standard input, so that no token shows in a process list, reports its progress on standard
+output, and asks there for fresh tokens (see `messages`). It ends when its standard input does, so it never outlives
+its agent; a staged tree stays held until then.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _answer(request: Request, line: Line) -> Report:
     except TransferError as error:
         return _failed(error)
     except OSError as error:
-        # The node's own disk, or what somebody did to a folder meanwhile.
+        # The node's own disk, or a folder that was changed meanwhile.
         cache = getattr(request, "cache", "") or "/"
         return _failed(local_trouble(error, Path(error.filename or f"{cache}/cache")))
 
@@ -85,7 +85,7 @@ def _failed(error: TransferError) -> Report:
 
 
 class Line:
-    """What goes on between agent and mover."""
+    """The mover's connection to its agent."""
 
     def __init__(self) -> None:
         self.progress = Progress()
@@ -103,7 +103,7 @@ class Line:
         return from_json(FreshTokens, self._ask(Report(need=tuple(paths))))
 
     def exchange(self, report: BlocksReport) -> BlocksAnswer | None:
-        """What the server says of other nodes; None where it could not be asked."""
+        """The server's answer about other nodes; None where it could not be asked."""
         return from_json(BlocksHeard, self._ask(Report(blocks=report))).answer
 
     def _ask(self, question: Report) -> Any:
@@ -118,10 +118,10 @@ class Line:
         while not self.closed.wait(_REPORT_S):
             now = self.progress.report()
             unchanged = unchanged + 1 if now == sent else 0
-            # What stands still is told as well, less often: an old rate would say that it moves.
+            # A standstill is reported too, less often: an old rate would suggest that data still moves.
             if unchanged % _STILL_REPORTS == 0:
                 sent = now
-                # Without anything to count yet, that it is alive.
+                # Before there is anything to count, only that it is alive.
                 self.say(Report(progress=now if now.total_files else None))
 
 
@@ -163,7 +163,7 @@ def _stage(request: Stage, line: Line) -> Done:
         check_room(target, held.size, request.what)
         line.progress.begin("copying")
         copy_out(held.data, entries, target, single_name(access), line.progress)
-    # Held by its lock, which must not be collected.
+    # Held by its lock, which must not be garbage-collected.
     line.at_end.append(held.release)
     return Done(
         len(held.tree.files),
@@ -261,7 +261,7 @@ def _announced(access: Access) -> list[FileEntry] | None:
 
 
 def _merged(listed: list[FileEntry], announced: list[FileEntry] | None) -> list[FileEntry]:
-    """What lies there, held against what was registered."""
+    """The files that are there, compared with the registered ones."""
     if announced is None:
         return check_entries(listed, "the input")
     there = {entry.path: entry for entry in listed}
@@ -274,7 +274,7 @@ def _merged(listed: list[FileEntry], announced: list[FileEntry] | None) -> list[
 
 
 def _new_hashes(access: Access, entries: list[FileEntry]) -> tuple[HashedFile, ...]:
-    """What a first download found out about a registered asset."""
+    """The hashes of a registered asset's files, as its first download found them."""
     if access.asset is None:
         return ()
     known = {item.path for item in access.manifest or () if item.sha256}

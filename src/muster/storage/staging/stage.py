@@ -33,7 +33,7 @@ class Together:
     exchange: Exchange
     node: str
     has_source: bool = True
-    """Otherwise only they have it, however little it is."""
+    """Otherwise only other nodes have it, and it is shared however small it is."""
     least_bytes: int = LEAST_SHARED_BYTES
 
 
@@ -46,10 +46,10 @@ def stage(
     progress: Progress,
     together: Together | None = None,
 ) -> tuple[Held, list[FileEntry]]:
-    """The source's files in the cache, held; and what they are. `what` names the input in messages.
+    """Put the source's files into the cache; returns the held tree and its files. `what` names the input in messages.
 
-    `announced` is what the files must be, where that is known; otherwise the source is listed, and what changes under
-    way is fetched once more from the start.
+    `announced` lists what the files must be, where that is known; otherwise the source is listed. If something changes
+    under way, all is fetched once more from the start.
     """
     tries = 2
     while True:
@@ -62,7 +62,7 @@ def stage(
         try:
             return _ensure(source, where, what, entries, cache, progress, together)
         except (SourceChanged, Damaged) as error:
-            # The second time from the source alone, so that nobody else can have spoilt it.
+            # The second time from the source alone, so that no peer can have damaged it.
             together = None
             if not tries or (announced is not None and isinstance(error, SourceChanged)):
                 raise TransferError("data_unavailable", _why(error, what, announced is not None)) from error
@@ -78,7 +78,7 @@ def _ensure(
     together: Together | None,
 ) -> tuple[Held, list[FileEntry]]:
     if together is not None and without_ranges(source, entries) is not None:
-        # Blocks of such files cannot be shared out.
+        # Such files cannot be read block by block, and so not shared.
         together = None
     key = listing_key(where, entries)
     shared = _Shared.of(where, key, entries, cache, together)
@@ -108,7 +108,7 @@ def _ensure(
 
 @dataclass
 class _Shared:
-    """One content, and what is shared of it with other nodes, if anything is."""
+    """One content, and how it is shared with other nodes, if it is."""
 
     key: str
     row: Row
@@ -125,13 +125,13 @@ class _Shared:
         return cls(key, row, cache.root, sharing)
 
     def announce(self) -> None:
-        """It was here already; tell that where its blocks' hashes are known."""
+        """Report a content that was here already, if its blocks' hashes are known."""
         known = whole_hashes(self.cache, self.sharing.shelf, self.row.count) if self.sharing else None
         if self.sharing is not None and known is not None:
             announce(self.row, known, self.sharing.exchange)
 
     def fetch(self, source: Source, partial: Path, progress: Progress) -> dict[str, str]:
-        """Every file below the partial folder, by itself or together with others; their hashes."""
+        """Fetch every file into the partial folder, alone or together with other nodes; returns their hashes."""
         plain, blocks = partial / "journal.jsonl", partial / JOURNAL
         # What was begun one way is finished that way.
         if not blocks.exists() and (self.sharing is None or plain.exists()):
@@ -150,7 +150,7 @@ class _Shared:
         return found
 
     def keep_hashes(self) -> None:
-        """It is whole: other nodes may hear of it later, too."""
+        """Keep the hashes of a complete content, so that it can be offered to other nodes later, too."""
         if self.hashes:
             self._record()
 

@@ -1,4 +1,4 @@
-"""Sending what a job wrote: several files at once, each verified, what is there already left alone."""
+"""Sending a job's outputs: several files at once, each verified; files that are there already are skipped."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FINAL = (errno.EROFS, errno.ENAMETOOLONG, errno.ENOTDIR, errno.EEXIST)
 
 
 def send(sink: Sink, files: Sequence[Sending], progress: Progress) -> None:
-    """Bring every file there; a file that is there with this content costs one look."""
+    """Send every file; one that is there already with this content is only checked."""
     progress.total_bytes = sum(file.size for file in files)
     progress.total_files = len(files)
 
@@ -65,7 +65,7 @@ def _trouble(name: str, error: OSError) -> TransferError:
 
 
 def _renamed(sink: Sink, file: Sending) -> bool:
-    """Whether what was brought before could simply get its final name; verified like everything else."""
+    """Whether a file sent before could simply be renamed; verified like all others."""
     assert file.already is not None
     try:
         sink.move(file.already, file.name)
@@ -75,7 +75,7 @@ def _renamed(sink: Sink, file: Sending) -> bool:
 
 
 def measure(folder: Path, known: Mapping[str, FileFacts]) -> dict[str, FileFacts]:
-    """Every regular file below, with size, hash and by what a change shows; `known` saves hashing the unchanged."""
+    """Every regular file below, with the facts that reveal a change; unchanged ones of `known` are not hashed again."""
     found: dict[str, FileFacts] = {}
     for base, folders, names in os.walk(folder):
         folders.sort()
