@@ -7,4 +7,4 @@ relatively. `horovod.torch` runs on torch.distributed, `horovod.tensorflow` and 
 from .refusals import run
 
 __version__ = "0.28.1"
-"""The Horovod whose calls and results these are."""
+"""The version of Horovod whose calls and results this layer has."""

@@ -1,4 +1,4 @@
-"""Where this process stands among the others: the calls that every framework's module of Horovod has."""
+"""The rank of this process among the others: the calls that Horovod has for every framework."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from muster.runtime.ranks import RankInfo
 
 @dataclass(frozen=True)
 class Place:
-    """This rank among all, on its node, and among those with the same number on other nodes."""
+    """The number of this rank among all ranks, on its node, and among those with the same local rank on other nodes."""
 
     rank: int
     size: int
@@ -24,7 +24,7 @@ class Place:
 
 
 def place(info: RankInfo, locals_of_ranks: List[Tuple[int, int]]) -> Place:
-    """From what the launcher says of this rank, and the local rank and local size of every rank."""
+    """The place of this rank, from its launcher's variables and every rank's local rank and local size."""
     same = [rank for rank, (local_rank, _) in enumerate(locals_of_ranks) if local_rank == info.local_rank]
     return Place(
         info.rank,
@@ -38,7 +38,7 @@ def place(info: RankInfo, locals_of_ranks: List[Tuple[int, int]]) -> Place:
 
 
 def warn_of_settings() -> None:
-    """Settings of Horovod's that would have done something there."""
+    """Warn of settings that have an effect in Horovod and none here."""
     if os.environ.get("HOROVOD_TIMELINE"):
         warnings.warn("HOROVOD_TIMELINE is set: horovod-compat writes no timeline", stacklevel=3)
 

@@ -1,4 +1,4 @@
-"""How values of several ranks become one, with Horovod's numbers for it."""
+"""How values of several ranks become one, under Horovod's numbers for these operations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def chosen(op: Optional[int], average: Optional[bool]) -> int:
-    """The operation that a call asks for, in the present way or in the old one."""
+    """The operation that a call asks for, with `op` or with the older `average`."""
     if op is not None and average is not None:
         raise ValueError("op and average were both given; average is the older name for op: give only op")
     if op is None and average is not None:
@@ -30,13 +30,13 @@ def check_adasum(size: int) -> None:
 
 
 def in_pairs(values: List[T], combined: Callable[[T, T], T]) -> T:
-    """Neighbours are combined, then neighbouring pairs, and so on."""
+    """Combine neighbours, then the results of neighbouring pairs, and so on."""
     while len(values) > 1:
         values = [combined(values[at], values[at + 1]) for at in range(0, len(values), 2)]
     return values[0]
 
 
 def shares(rows: int, ranks: int) -> List[int]:
-    """How many of so many rows each rank gets: the first ones get what is left over."""
+    """The number of rows for each rank: the first ranks get the remainder."""
     whole, rest = divmod(rows, ranks)
     return [whole + (rank < rest) for rank in range(ranks)]

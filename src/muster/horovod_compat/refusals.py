@@ -1,4 +1,4 @@
-"""What this layer does not have, refused by its name where a script uses it."""
+"""Parts of Horovod that this layer does not have, refused by name when a script uses them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def refuse(name: str, instead: str) -> NoReturn:
 
 
 class Refused:
-    """Stands where a function, class or module of Horovod would: using it says why not."""
+    """Stands in for a function, class or module of Horovod: using it raises an error that says why it is missing."""
 
     def __init__(self, name: str, instead: str) -> None:
         self._name, self._instead = name, instead
@@ -27,7 +27,7 @@ class Refused:
 
 
 class GlobalProcessSet:
-    """All ranks: the one process set that there is."""
+    """All ranks: the only process set."""
 
     process_set_id = 0
 
@@ -50,6 +50,6 @@ run = Refused("horovod.run", "Start the ranks with `distribution: {type: mpi}`."
 
 
 def check_process_set(process_set: object) -> None:
-    """Only all ranks together are possible."""
+    """Refuse any process set but that of all ranks."""
     if process_set is not None and process_set is not global_process_set:
         refuse("process_set", _SETS)

@@ -6,4 +6,4 @@ class HorovodInternalError(RuntimeError):
 
 
 class HostsUpdatedInterrupt(RuntimeError):
-    """Never raised: the ranks of a job stay the same. Scripts name it beside the other one."""
+    """Never raised: the ranks of a job stay the same. Scripts catch it together with the other one."""

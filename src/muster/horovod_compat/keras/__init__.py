@@ -1,4 +1,4 @@
-"""`horovod.keras`: for the package `keras`, of version 3 on TensorFlow, or tf_keras under that name."""
+"""`horovod.keras`: for the package `keras`: version 3 on TensorFlow, or tf_keras under that name."""
 
 import keras
 

@@ -1,4 +1,4 @@
-"""Horovod's callbacks, for the Keras that a script uses."""
+"""Horovod's callbacks, for whichever Keras a script uses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .group import GROUP
 
 
 class Broadcast:
-    """Every rank begins with the root's variables, once the first batch has made all of them."""
+    """Gives every rank the root's variables after the first batch, when all of them exist."""
 
     model: Any
 
@@ -37,7 +37,7 @@ class Broadcast:
 
 
 class MetricAverage:
-    """At the end of each epoch, metrics are those of all ranks; callbacks that use them come after it."""
+    """Averages metrics over all ranks at the end of each epoch; callbacks that use them must come after it."""
 
     def __init__(self, device: str = "") -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class MetricAverage:
 
 
 class Schedule:
-    """The learning rate is the initial one, multiplied; the momentum goes with it while it changes."""
+    """Multiplies the initial learning rate, and corrects the momentum in the steps in which the rate changes."""
 
     model: Any
     params: Any
@@ -116,7 +116,7 @@ class Schedule:
 
 
 class Warmup(Schedule):
-    """From the learning rate of one rank up to that of all."""
+    """Raises the learning rate from that of one rank to that of all."""
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class Warmup(Schedule):
 
 
 def _plain(variable: Any) -> Any:
-    """TensorFlow's variable in one of Keras 3."""
+    """The TensorFlow variable inside a Keras 3 variable."""
     return variable.value if type(variable).__module__.startswith("keras.") else variable
 
 
@@ -160,7 +160,7 @@ def _assign(optimizer: Any, name: str, value: float) -> None:
 
 
 def made(keras: Any) -> Tuple[Any, ...]:
-    """The four of them, for one Keras, in the order in which they stand here."""
+    """The four callbacks for one Keras, in the order of this module."""
     names = {
         "BroadcastGlobalVariablesCallback": Broadcast,
         "MetricAverageCallback": MetricAverage,

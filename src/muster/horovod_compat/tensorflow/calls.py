@@ -1,7 +1,7 @@
 """Horovod's operations on tensors, in eager code and in graphs.
 
-Without Horovod's controller two operations of a graph must not wait for each other in different orders on two ranks. So
-each one in a graph comes after the one that was built before it, and gradients go together in one.
+Without Horovod's controller, two ranks that ran the operations of a graph in different orders would wait for each other
+for ever. So each operation of a graph depends on the one built before it, and gradients are reduced together.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LAST: Any = weakref.WeakKeyDictionary()
 def in_order(
     compute: Callable[..., List[Any]], inputs: Sequence[Any], outputs: Sequence[Any], shapes: Any
 ) -> List[Any]:
-    """Call a function of arrays now, or when the graph comes to it; after what was built before it."""
+    """Call a function of arrays now, or make it an operation of the graph that runs after the one built before it."""
     if tf.executing_eagerly():
         return [tf.convert_to_tensor(array) for array in compute(*(tensor.numpy() for tensor in inputs))]
     graph = tf.compat.v1.get_default_graph()
@@ -81,7 +81,7 @@ def reduce_all(
     after: float = 1.0,
     name: Optional[str] = None,
 ) -> List[Any]:
-    """Dense ones together, then the entries of sparse ones together; None stays None."""
+    """Reduce the dense tensors together, then the entries of the sparse ones; None stays None."""
     found: List[Any] = list(tensors)
     dense = [at for at, one in enumerate(tensors) if one is not None and not isinstance(one, tf.IndexedSlices)]
     sparse = [at for at, one in enumerate(tensors) if isinstance(one, tf.IndexedSlices)]
@@ -243,7 +243,7 @@ def grouped_reducescatter(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> List[Any]:
-    """Reduced as a whole, of which each rank keeps its rows."""
+    """Reduce whole tensors; each rank keeps its rows."""
     check_process_set(process_set)
     if op not in (Average, Sum):
         raise NotImplementedError("reducescatter takes op=hvd.Average and op=hvd.Sum")

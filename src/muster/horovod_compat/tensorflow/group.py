@@ -1,8 +1,8 @@
-"""The ranks as MPI connects them, through mpi4py, on arrays of NumPy.
+"""The ranks, connected by MPI through mpi4py; operations on NumPy arrays.
 
-Before each operation all ranks say what they are about to do. Where they differ all get an error with both calls, and
-those that have joined (`hvd.join()`) learn what they have to take part in. A rank that ends says so in the same way:
-MPI itself would let the others wait for ever.
+Before each operation all ranks exchange what they are about to do. If they differ, all raise an error with both calls;
+ranks that have joined (`hvd.join()`) learn which operation to take part in. A rank that ends announces it in the same
+way: MPI itself would let the others wait for ever.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Group(Membership):
         self._gone = 0
 
     def init(self, comm: object = None, process_sets: object = None) -> None:
-        """Meet the others; once is enough."""
+        """Connect to the other ranks; a second call does nothing."""
         if comm is not None or process_sets is not None:
             raise NotImplementedError("hvd.init() takes neither `comm` nor `process_sets` in horovod-compat")
         if self.found is not None:
@@ -62,7 +62,7 @@ class Group(Membership):
         atexit.register(self.shutdown)
 
     def shutdown(self) -> None:
-        """Part from the others, who learn of it with their next call, or have left as well."""
+        """Leave the other ranks, which learn of it with their next call or are leaving as well."""
         if self._others_are_there:
             self._comm.allgather(_LEFT)
         self._others_are_there = False
@@ -71,7 +71,7 @@ class Group(Membership):
     def reduce(
         self, arrays: Arrays, op: int, name: Optional[str], before: float = 1.0, after: float = 1.0
     ) -> List[Any]:
-        """Arrays of all ranks as one, in one exchange for each type."""
+        """Reduce arrays over all ranks, in one exchange for each type."""
         factors = () if (before, after) == (1.0, 1.0) else (f"times {before} before and {after} after",)
         self._agree(("allreduce", [op, [(array.dtype.str, array.shape) for array in arrays], *factors], name))
         scaled = [_scaled(array, before) for array in arrays]
@@ -105,7 +105,7 @@ class Group(Membership):
         return [in_pairs([of_rank[at] for of_rank in of_ranks], _adasum) for at in range(len(arrays))]
 
     def gather(self, arrays: Arrays, name: Optional[str]) -> List[Any]:
-        """Joined along their first dimensions, which may differ."""
+        """Concatenate all ranks' arrays along the first dimension, which may differ."""
         if any(array.ndim == 0 for array in arrays):
             raise ValueError("allgather joins tensors along their first dimension; this one has none")
         self._agree(("allgather", [(array.dtype.str, array.shape[1:]) for array in arrays], name))
@@ -130,7 +130,7 @@ class Group(Membership):
         return found
 
     def exchange(self, array: Any, splits: Optional[List[int]], name: Optional[str]) -> Tuple[Any, Any]:
-        """A part of the rows for every rank; returns what came, and how many rows from whom."""
+        """Send a part of the rows to every rank; returns the rows received, and how many came from each rank."""
         size = self.size()
         if splits is None:
             if array.shape[0] % size:
@@ -149,7 +149,7 @@ class Group(Membership):
         return list(self._comm.allgather(own)) if self.size() > 1 else [own]
 
     def join(self) -> int:
-        """Take part in the others' reductions, with zeros, until all have joined; returns who did so last."""
+        """Take part in the others' reductions, with zeros, until all have joined; returns the rank that joined last."""
         if self.size() == 1:
             return 0
         active = list(range(self.size()))
@@ -166,7 +166,7 @@ class Group(Membership):
             self._check(self._hear(said))
 
     def _hear(self, own: Optional[Said]) -> List[Optional[Said]]:
-        """What all ranks are about to do; raises HorovodInternalError where one has ended, from then on."""
+        """What all ranks are about to do; raises HorovodInternalError once a rank has ended, and from then on."""
         if self._others_are_there:
             said = self._comm.allgather(own)
             if _LEFT not in said:
@@ -177,7 +177,7 @@ class Group(Membership):
         )
 
     def _check(self, said: List[Optional[Said]]) -> Any:
-        """What the operation is that is next on all ranks; raises the same error on all where there is none."""
+        """The description of the next operation; raises the same error on all ranks where they do not agree on one."""
         calls = {rank: what for rank, what in enumerate(said) if what is not None}
         first, call = next(iter(calls.items()))
         other = next((rank for rank, what in calls.items() if what != call), None)
@@ -208,7 +208,7 @@ def _scaled(array: Any, factor: float) -> Any:
 
 
 def _known(flat: Any) -> Any:
-    """In a type that MPI can add up."""
+    """The array in a type that MPI can add up."""
     return flat.astype(np.float32) if flat.dtype.itemsize == 2 and flat.dtype.kind in "fV" else flat
 
 

@@ -1,4 +1,4 @@
-"""Optimizers of Keras, of version 2 or 3, whose gradients are those of all ranks."""
+"""Keras optimizers, of version 2 or 3, that apply the gradients of all ranks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def DistributedOptimizer(
     scale_local_gradients: bool = True,
     use_locking: bool = False,
 ) -> Any:
-    """The optimizer itself, of a class of its own: what it applies are the gradients of all ranks."""
+    """The same optimizer, given a new class that applies the gradients of all ranks."""
     check_options(op, gradient_predivide_factor, process_set)
     if op not in (Average, Sum):
         raise ValueError("an optimizer of Keras takes op=hvd.Average and op=hvd.Sum")
@@ -39,7 +39,7 @@ def DistributedOptimizer(
     if not hasattr(optimizer, "get_config"):
         refuse(f"DistributedOptimizer of {kind.__module__}.{kind.__name__}", "Optimizers are those of Keras.")
     mixin = _Keras3 if hasattr(optimizer, "apply") and hasattr(optimizer, "stateless_apply") else _Keras2
-    # Of the same name in the same module: a model that is saved with it is read without Horovod, too.
+    # The same name and module, so that a model saved with it can be loaded without Horovod.
     names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
     optimizer.__class__ = type(kind.__name__, (mixin, kind), names)
     options = (compression, op, gradient_predivide_factor, sparse_as_dense)
@@ -48,7 +48,7 @@ def DistributedOptimizer(
 
 
 class _Exchange:
-    """How gradients become those of all ranks, after so many backward passes."""
+    """Reduces gradients over all ranks, after the given number of backward passes."""
 
     def __init__(self, options: Any, passes: int, average: bool) -> None:
         self._options, self._passes, self._average = options, passes, average
@@ -56,7 +56,7 @@ class _Exchange:
         self._count: Any = None
 
     def apply(self, gradients: List[Any], variables: List[Any], apply: Any, build: Any) -> Any:
-        """Call `apply` with the reduced gradients, in every step or in every few."""
+        """Call `apply` with the reduced gradients, in every step or every few steps."""
         if self._passes == 1:
             return apply(reduced_gradients(gradients, *self._options))
         if self._count is None:
@@ -79,7 +79,7 @@ class _Exchange:
 
 
 class _Keras2:
-    """Of tf_keras: the present ones and those of `optimizers.legacy`."""
+    """For tf_keras: current optimizers and those of `optimizers.legacy`."""
 
     _horovod: _Exchange
 
@@ -93,13 +93,13 @@ class _Keras2:
         return self._horovod.apply(list(gradients), list(variables), apply, self._make_slots)
 
     def _make_slots(self, variables: Any) -> None:
-        # Those of `optimizers.legacy` have no `build`.
+        # Optimizers of `optimizers.legacy` have no `build`.
         make = getattr(self, "build", None) or self._create_all_weights  # type: ignore[attr-defined]
         make(variables)
 
 
 class _Keras3:
-    """Of Keras 3, whose `apply_gradients` calls `apply`."""
+    """For Keras 3, whose `apply_gradients` calls `apply`."""
 
     _horovod: _Exchange
 

@@ -1,4 +1,4 @@
-"""A gradient tape whose gradients are those of all ranks."""
+"""A gradient tape that returns the gradients of all ranks."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def DistributedGradientTape(
     process_set: object = None,
     scale_local_gradients: bool = True,
 ) -> Any:
-    """The same tape: `gradient` returns what all ranks computed."""
+    """The same tape; its `gradient` returns the reduced gradients of all ranks."""
     check_options(op, gradient_predivide_factor, process_set)
 
     class Distributed(type(gradtape)):  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""What horovod.keras and horovod.tensorflow.keras have beside their callbacks."""
+"""The functions of horovod.keras and horovod.tensorflow.keras: operations on values, and `load_model`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def loader(keras: Any) -> Callable[..., Any]:
         compression: Any = Compression.none,
         legacy_opts: bool = False,
     ) -> Any:
-        """A saved model, its optimizer distributed."""
+        """Load a saved model and make its optimizer distributed."""
         known = {kind.__name__: kind for kind in custom_optimizers or ()}
         model = keras.models.load_model(filepath, custom_objects={**known, **(custom_objects or {})})
         DistributedOptimizer(model.optimizer, compression=compression)

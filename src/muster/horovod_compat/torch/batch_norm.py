@@ -12,7 +12,7 @@ from .group import GROUP
 
 
 class SyncBatchNorm(_BatchNorm):
-    """Mean and variance are those of all ranks together, in training; on CPUs too."""
+    """In training uses the mean and variance over all ranks' batches; works on CPUs too."""
 
     def _check_input_dim(self, input: Tensor) -> None:
         if input.dim() < 2:

@@ -1,4 +1,4 @@
-"""Horovod's operations as scripts call them: at once or by a handle, in place or not, through autograd."""
+"""Horovod's operations as scripts call them: blocking or with a handle, in place or not, with autograd."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class _Allreduce(torch.autograd.Function):
 def sparse_allreduce_async(
     tensor: Tensor, name: Optional[str], op: int, process_set: object = None
 ) -> Callable[[], Tensor]:
-    """The entries of all ranks, one after the other; what it returns is called for the result."""
+    """The entries of all ranks, one rank after the other; call the returned function to get the result."""
     indices, values = tensor._indices().t().contiguous(), tensor._values()
     handle = collectives.gather([indices, values], name, process_set)
 
@@ -170,7 +170,7 @@ def broadcast(tensor: Tensor, root_rank: int, name: Optional[str] = None, proces
 
 
 class _Broadcast(torch.autograd.Function):
-    """The root's gradient is the average of all; nobody else's tensor mattered."""
+    """The root's gradient is the average of all; the other ranks' tensors had no effect."""
 
     @staticmethod
     def forward(ctx: Any, tensor: Tensor, root_rank: int, name: Optional[str]) -> Any:
@@ -197,7 +197,7 @@ def alltoall(tensor: Tensor, splits: Any = None, name: Optional[str] = None, pro
 
 
 class _Alltoall(torch.autograd.Function):
-    """Gradients go back the way that the rows came."""
+    """Gradients go back to the ranks that the rows came from."""
 
     @staticmethod
     def forward(ctx: Any, tensor: Tensor, splits: Any, name: Optional[str]) -> Any:
@@ -218,7 +218,7 @@ def grouped_reducescatter_async(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> int:
-    """Reduced as a whole, of which each rank keeps its rows."""
+    """Reduce whole tensors; each rank keeps its rows."""
     check_process_set(process_set)
     if op not in (Average, Sum):
         raise NotImplementedError("reducescatter takes op=hvd.Average and op=hvd.Sum")
@@ -273,7 +273,7 @@ def join(device: int = -1) -> int:
 
 
 def barrier(process_set: object = None) -> None:
-    """Wait until all ranks are here."""
+    """Wait for all ranks."""
     check_process_set(process_set)
     here = torch.zeros(1)
     synchronize(collectives.reduce([here], [here], None, Sum, kind="barrier"))

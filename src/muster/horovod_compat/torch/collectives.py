@@ -1,4 +1,4 @@
-"""Horovod's operations on tensors, each begun at once and waited for by its handle."""
+"""Horovod's operations on tensors; each starts at once and returns a handle to wait for."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _REDUCED = {torch.uint8, torch.int8, torch.int32, torch.int64}
 _REDUCED |= {torch.float16, torch.bfloat16, torch.float32, torch.float64}
 _MOVED = {*_REDUCED, torch.bool, torch.complex64, torch.complex128}
 _SHOWN = 8
-"""Shapes of a group that an announcement spells out."""
+"""How many shapes of a group an announcement spells out."""
 _REDUCTIONS = {Average: "SUM", Sum: "SUM", Min: "MIN", Max: "MAX", Product: "PRODUCT"}
 
 
@@ -59,7 +59,7 @@ def reduce(
 
 
 def _shapes(tensors: Sequence[Tensor]) -> List[Any]:
-    """The first ones as they are, and a number that differs where any of the others does."""
+    """The first few shapes, and a checksum over all of them."""
     shapes = [list(tensor.shape) for tensor in tensors]
     return shapes if len(shapes) <= _SHOWN else [*shapes[:_SHOWN], f"and more ({zlib.crc32(str(shapes).encode()):x})"]
 
@@ -92,7 +92,7 @@ def scaled(tensor: Tensor, factor: float) -> Tensor:
 
 
 def _adasum(tensors: Sequence[Tensor], outputs: Sequence[Tensor], name: Optional[str]) -> int:
-    """Each tensor for itself: what two gradients agree on counts once, what they do not counts twice."""
+    """Combine each tensor by itself: common directions of two gradients are averaged, different ones are added."""
     check_adasum(GROUP.size())
     flat = _flattened(tensors)
     sizes = [tensor.numel() for tensor in tensors]
@@ -111,7 +111,7 @@ def adasum(one: Tensor, other: Tensor) -> Tensor:
 
 
 def gather(tensors: Sequence[Tensor], name: Optional[str], process_set: object = None) -> int:
-    """Concatenate what all ranks have along the first dimension, which may differ; the result is a list."""
+    """Concatenate all ranks' tensors along the first dimension, which may differ; the result is a list."""
     check_process_set(process_set)
     _check_type("allgather", tensors, _MOVED)
     _check_rows("allgather", tensors)
@@ -140,7 +140,7 @@ def _gather_one(tensor: Tensor, counts: List[int]) -> Tuple[Any, List[Tensor], L
 
 
 def exchange_counts(own: List[int]) -> List[List[int]]:
-    """The figures of every rank, on the CPU."""
+    """Every rank's counts, exchanged on the CPU."""
     mine = torch.tensor(own, dtype=torch.int64)
     parts = [torch.empty_like(mine) for _ in range(GROUP.size())]
     GROUP.wait(dist.all_gather(parts, mine, group=GROUP.group, async_op=True))
@@ -154,7 +154,7 @@ def send(tensor: Tensor, output: Tensor, root_rank: int, name: Optional[str], pr
         raise ValueError(f"root_rank={root_rank} is no rank; there are 0 to {GROUP.size() - 1}")
     _check_type("broadcast", [tensor], _MOVED)
     GROUP.announce("broadcast", [str(tensor.dtype)[6:], list(tensor.shape), tensor.is_cuda, root_rank], name)
-    # Not `output` itself: an optimizer's parameter may be laid out in another way.
+    # Not `output` itself: an optimizer's parameter may have another memory layout.
     buffer = _sendable(tensor.detach().contiguous().clone())
     work = None
     if GROUP.size() > 1:
@@ -169,7 +169,7 @@ def send(tensor: Tensor, output: Tensor, root_rank: int, name: Optional[str], pr
 
 
 def exchange(tensor: Tensor, splits: Optional[Any], name: Optional[str], process_set: object = None) -> int:
-    """All to all: a part of the rows for every rank; the result is what came, and how many rows from whom."""
+    """All to all: send a part of the rows to every rank; the result is the rows received and the count from each."""
     check_process_set(process_set)
     _check_type("alltoall", [tensor], _MOVED)
     _check_rows("alltoall", [tensor])
@@ -194,7 +194,7 @@ def exchange(tensor: Tensor, splits: Optional[Any], name: Optional[str], process
 
 
 def own_rows(tensor: Tensor) -> slice:
-    """Which rows of a reduced tensor are this rank's."""
+    """This rank's rows of a reduced tensor."""
     _check_rows("reducescatter", [tensor])
     counts = shares(tensor.shape[0], GROUP.size())
     begin = sum(counts[: GROUP.rank()])
@@ -202,7 +202,7 @@ def own_rows(tensor: Tensor) -> slice:
 
 
 def _sendable(tensor: Tensor) -> Tensor:
-    """On the CPU where GPUs are not connected with each other."""
+    """The tensor, moved to the CPU where GPUs cannot exchange it."""
     return tensor.cpu() if tensor.is_cuda and not GROUP.has_nccl else tensor
 
 

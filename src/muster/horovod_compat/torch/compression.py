@@ -1,4 +1,4 @@
-"""Gradients in fewer bits on their way."""
+"""Gradients in fewer bits while they are exchanged."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 class NoneCompressor:
-    """As they are."""
+    """Leaves values as they are."""
 
     @staticmethod
     def compress(tensor: Tensor) -> Tuple[Tensor, Any]:
@@ -20,7 +20,7 @@ class NoneCompressor:
 
 
 class FP16Compressor:
-    """Floating-point values in 16 bits."""
+    """Sends floating-point values in 16 bits."""
 
     @staticmethod
     def compress(tensor: Tensor) -> Tuple[Tensor, Any]:
@@ -32,7 +32,7 @@ class FP16Compressor:
 
 
 class Compression:
-    """What there is to choose from."""
+    """The available compressors."""
 
     none = NoneCompressor
     fp16 = FP16Compressor

@@ -1,9 +1,9 @@
-"""The ranks as torch.distributed connects them, and the order in which they call it.
+"""The ranks, connected by torch.distributed, and the order of their operations.
 
-Horovod's own controller pairs operations by name, whenever each rank comes to them. Here they are paired by order, so
-every operation is announced in the store before it begins: a rank that does another one learns that there, and not
-from values that are wrong; and a rank that has joined (`hvd.join()`) learns what it has to take part in. What went
-wrong is put there too, so that the ranks which wait for the one that found it raise the same error.
+Horovod's own controller pairs operations by name, whenever each rank reaches them. Here they are paired by order, so
+every operation is announced in the store before it begins: a rank that calls a different one gets an error instead of
+wrong values, and a rank that has joined (`hvd.join()`) learns which operation to take part in. Failures are stored
+there too, so that the ranks which wait for the failed one raise the same error.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from ..common.exceptions import HorovodInternalError
 from ..places import Membership, place, warn_of_settings
 
 _STRETCH = 1000
-"""So often the ranks say how far they are; what all have passed is removed from the store."""
+"""Operations after which a rank reports its progress; announcements that all ranks have passed are removed."""
 _POLL_S = 0.002
 _LOOK = timedelta(seconds=1)
-"""So often a rank that waits looks whether another one has failed."""
+"""How often a waiting rank checks whether another one has failed."""
 _PATIENCE = timedelta(minutes=30)
 
 
@@ -39,18 +39,18 @@ class Group(Membership):
     def __init__(self) -> None:
         super().__init__()
         self.group: Optional[Any] = None
-        """Of torch.distributed; None for the default one."""
+        """The group of torch.distributed; None for the default one."""
         self.has_nccl = False
         self._store: Any = None
         self._whole: Any = None
-        """Where the ranks met; it stays for a second `init`, since rank 0 may be its host."""
+        """The rendezvous store; it is kept for a second `init`, since rank 0 may host it."""
         self._lives = 0
         self._owned = False
         self._announced = self._forgotten = self._joins = 0
         self._failure: Optional[str] = None
 
     def init(self, comm: object = None, process_sets: object = None) -> None:
-        """Meet the others; once is enough."""
+        """Connect to the other ranks; a second call does nothing."""
         if comm is not None or process_sets is not None:
             raise NotImplementedError("hvd.init() takes neither `comm` nor `process_sets` in horovod-compat")
         if self.found is not None:
@@ -65,7 +65,7 @@ class Group(Membership):
         """Returns local rank and size of every rank."""
         self._owned = not dist.is_initialized()
         whole = self._meet(info) if self._owned else dist.distributed_c10d._get_default_store()
-        # What an earlier life of the group has left in the store must not be taken for this one's.
+        # A new prefix for each `init`, so that entries of an earlier one are not read again.
         self._lives += 1
         self._store = dist.PrefixStore(f"horovod/{self._lives}", whole)
         has_gpu = torch.cuda.is_available() and torch.cuda.device_count() >= info.local_size
@@ -89,9 +89,9 @@ class Group(Membership):
         return self._whole
 
     def shutdown(self) -> None:
-        """Part from the others."""
+        """Leave the other ranks."""
         if self._store is not None:
-            with contextlib.suppress(RuntimeError):  # its host has ended
+            with contextlib.suppress(RuntimeError):  # the store's host has ended
                 self._store.set("left", f"rank {self.rank()} has left (its script ended, or called hvd.shutdown())")
         if self._owned and dist.is_initialized():
             wait_for_gloo()
@@ -101,7 +101,7 @@ class Group(Membership):
         self._failure = None
 
     def announce(self, kind: str, described: List[Any], name: Optional[str]) -> None:
-        """Say which operation is next; raises HorovodInternalError where another rank says something else."""
+        """Announce the next operation; raises HorovodInternalError where another rank announced a different one."""
         if self.size() == 1:
             return
         if self._failure is not None:
@@ -120,7 +120,7 @@ class Group(Membership):
         self._count()
 
     def wait(self, work: Any) -> None:
-        """Wait for a work of torch.distributed; raises HorovodInternalError on every rank where one of them failed."""
+        """Wait for a work of torch.distributed; raises HorovodInternalError on every rank once one has failed."""
         while True:
             try:
                 return work.wait() if self.has_nccl else work.wait(_LOOK)
@@ -133,7 +133,7 @@ class Group(Membership):
 
     @staticmethod
     def _ended_badly(work: Any) -> bool:
-        """Not of a work that ended just after the wait for it was given up."""
+        """Whether the work itself failed, rather than completing just after the wait timed out."""
         try:
             work.wait()
         except RuntimeError:
@@ -141,7 +141,7 @@ class Group(Membership):
         return False
 
     def _said(self, key: str) -> Optional[str]:
-        """What some rank has put down: why it failed, or that it left."""
+        """A rank's message in the store: why it failed, or that it left."""
         if self._asked(lambda: self._store.check([key])):
             return str(self._asked(lambda: self._store.get(key)).decode())
         return None
@@ -154,13 +154,13 @@ class Group(Membership):
             raise HorovodInternalError(self._failure) from error
 
     def _failed(self, said: str) -> HorovodInternalError:
-        """The error to raise here, which those who wait for this rank will raise as well."""
+        """The error to raise here; it is stored, so that ranks waiting for this one raise it as well."""
         self._failure = said
         self._asked(lambda: self._store.compare_set("failed", "", said))
         return HorovodInternalError(said)
 
     def _count(self) -> None:
-        """One operation more; now and then, those that every rank has passed are forgotten."""
+        """Count an operation; now and then remove the announcements that every rank has passed."""
         self._announced += 1
         if self._announced % _STRETCH:
             return
@@ -173,7 +173,7 @@ class Group(Membership):
             self._forgotten = passed
 
     def join(self) -> int:
-        """Take part in the others' reductions, with zeros, until all have joined; returns the rank that did so last."""
+        """Take part in the others' reductions, with zeros, until all have joined; returns the rank that joined last."""
         if self.size() == 1:
             return 0
         key, self._joins = f"join/{self._joins}", self._joins + 1
@@ -181,8 +181,8 @@ class Group(Membership):
             self._store.set(f"{key}/last", json.dumps([self.rank(), self._announced]))
         idle = False
         while True:
-            # In this order: what is announced after the last one joined is not for those who wait here, and who has
-            # left after all had joined may.
+            # The order matters: operations announced after the last rank joined are not for ranks that wait here, and
+            # a rank may leave once all have joined.
             gone = (self._said("failed") or self._said("left")) if idle else None
             is_announced = self._store.check([f"operation/{self._announced}"])
             if self._store.check([f"{key}/last"]):

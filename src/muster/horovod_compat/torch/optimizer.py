@@ -1,4 +1,4 @@
-"""An optimizer whose gradients are those of all ranks."""
+"""An optimizer that applies the gradients of all ranks."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def DistributedOptimizer(
     sparse_as_dense: bool = False,
     process_set: object = None,
 ) -> Any:
-    """The same optimizer, of a class of its own: gradients are reduced while `backward` goes on, in buckets that this
-    layer chooses (`groups` changes no result)."""
+    """The optimizer with a new class, which reduces gradients while `backward` runs, in buckets that this layer
+    chooses (`groups` changes no result)."""
     check_process_set(process_set)
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise TypeError(f"DistributedOptimizer takes an optimizer of PyTorch, not {type(optimizer).__name__}")
@@ -68,7 +68,7 @@ def _checked(optimizer: torch.optim.Optimizer, named: Optional[Iterable[Any]]) -
 
 
 class _Distributed:
-    """What both ways have in common: counting backward passes."""
+    """What both kinds have in common: counting backward passes."""
 
     param_groups: List[Dict[str, Any]]
 
@@ -115,7 +115,7 @@ class _Distributed:
 
 
 class _OfGradients(_Distributed):
-    """Gradients are reduced, then the optimizer makes its step."""
+    """Reduces gradients, then takes the optimizer's step."""
 
     def _begin(self, *args: Any) -> None:
         super()._begin(*args)
@@ -129,7 +129,7 @@ class _OfGradients(_Distributed):
         super()._computed(parameter)
         if self._passes_left[parameter] == 0:
             self._waiting_for[self._bucket_of[parameter]].discard(parameter)
-            # All ranks begin with the same bucket, whichever of theirs is complete first.
+            # All ranks start their buckets in the same order, whichever is complete first.
             while len(self._handles) < len(self._buckets) and not self._waiting_for[len(self._handles)]:
                 self._reduce_next()
 
@@ -143,7 +143,7 @@ class _OfGradients(_Distributed):
         self._handles.append((handle, [ctx for _, ctx in compressed]))
 
     def synchronize(self) -> None:
-        """Wait until the gradients are those of all ranks; one that was not computed here counts as zero."""
+        """Wait for the reduced gradients; one that was not computed on this rank counts as zero."""
         if GROUP.size() > 1:
             while len(self._handles) < len(self._buckets):
                 self._reduce_next()
@@ -169,7 +169,7 @@ class _OfGradients(_Distributed):
 
     @contextmanager
     def skip_synchronize(self) -> Iterator[None]:
-        """For a step after `synchronize()`, as when gradients are clipped between the two."""
+        """For a step that follows `synchronize()`, as when gradients are clipped between the two."""
         self._should_synchronize = False
         try:
             yield
@@ -190,10 +190,10 @@ class _OfGradients(_Distributed):
 
 
 class _OfDeltas(_Distributed):
-    """Adasum: every rank makes a step of its own, and the changes are combined."""
+    """Adasum: every rank takes its own step, and the changes are combined."""
 
     def synchronize(self) -> None:
-        """Nothing: the step itself meets the others."""
+        """Does nothing: the step itself waits for the other ranks."""
 
     def skip_synchronize(self) -> Any:
         raise AssertionError("op=hvd.Adasum: a step without the other ranks is not possible")
@@ -223,7 +223,7 @@ def _dense_gradient(parameter: Tensor) -> Tensor:
 
 
 def _buckets(parameters: List[Tensor]) -> List[List[Tensor]]:
-    """Those whose gradients come first, first; a small bucket begins, so that the network is not idle for long."""
+    """Parameters in the order in which gradients come; the first bucket is small, so that exchange starts early."""
     found: List[List[Tensor]] = []
     for alike in _by_type(list(reversed(parameters))):
         limit, size = _FIRST_BUCKET_BYTES, 0

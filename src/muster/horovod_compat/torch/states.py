@@ -1,4 +1,4 @@
-"""Everybody begins with what one rank has: parameters, the optimizer's state, any object."""
+"""Gives all ranks what one rank has: parameters, the optimizer's state, any object."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ except ModuleNotFoundError:
 
 
 def broadcast_parameters(params: Any, root_rank: int) -> None:
-    """Of a `state_dict()`, or of a list of parameters with or without names."""
+    """Broadcast a `state_dict()`, or a list of parameters with or without names."""
     if isinstance(params, dict):
         pairs = sorted(params.items())
     elif isinstance(params, list):
@@ -33,7 +33,7 @@ def broadcast_parameters(params: Any, root_rank: int) -> None:
 
 
 def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int, model: Any = None) -> None:
-    """Options, such as the learning rate, and the state of each parameter.
+    """Broadcast options, such as the learning rate, and the state of each parameter.
 
     As in Horovod, an optimizer without state gets one first, by a step with gradients of zero.
     """
@@ -64,7 +64,7 @@ def _make_state(optimizer: torch.optim.Optimizer) -> None:
 
 
 def _parts(state: Dict[str, Any]) -> Tuple[List[Tuple[str, Tensor]], Dict[Tuple[int, str], Any]]:
-    """Tensors in the order of the parameters, and what is not a tensor."""
+    """Tensors in the order of the parameters, and the values that are no tensors."""
     tensors: List[Tuple[str, Tensor]] = []
     others: Dict[Tuple[int, str], Any] = {}
     for number, slots in sorted(state["state"].items()):

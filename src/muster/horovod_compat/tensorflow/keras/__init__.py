@@ -1,4 +1,4 @@
-"""`horovod.tensorflow.keras`: for `tf.keras`, of version 2 or 3 as TensorFlow has it."""
+"""`horovod.tensorflow.keras`: for `tf.keras`, version 2 or 3 as TensorFlow has it."""
 
 import tensorflow as tf
 

@@ -1,4 +1,4 @@
-"""Horovod's callbacks for the `tf.keras`."""
+"""Horovod's callbacks for `tf.keras`."""
 
 import tensorflow as tf
 
