@@ -1,4 +1,4 @@
-"""What a training script needs again and again: ranks, data, exact resume, throughput, large batches.
+"""What most training scripts need: ranks, data, exact resume, throughput, large batches.
 
 Nothing here owns the training loop; each name is useful without the others. Most need torch and are imported when they
 are first used; `ArrayCheckpointer`, `Throughput`, `learning_rate`, `batch_size` and `muster.training.data` do

@@ -1,4 +1,4 @@
-"""Checkpoints of named arrays, for TensorFlow, Keras, JAX, and whatever else can give its state as NumPy arrays."""
+"""Checkpoints of named arrays, for TensorFlow, Keras, JAX and everything else whose state can be NumPy arrays."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Plain: TypeAlias = "bool | int | float | str | Sequence[Plain] | Mapping[str, Plain] | None"
-"""What JSON can hold."""
+"""A value that JSON can hold."""
 
 _PROGRESS = "__progress__"
 _MOST_FAILURES = 3
 
 
 class ArrayCheckpoint(NamedTuple):
-    """What was saved after a step."""
+    """The state that was saved after a step."""
 
     step: int
     arrays: dict[str, NDArray[Any]]
@@ -57,11 +57,11 @@ class ArrayCheckpointer:
     """Saves named arrays and the script's own progress, where all ranks hold the same state: rank 0 alone writes.
 
     The folder `step_N` appears when all of it is on disk, and is verified before it is loaded. Under Muster it is the
-    run's own, so each checkpoint is published, and `load` finds what the last attempt left; elsewhere give one that all
-    ranks see. `resume_from` is a checkpoint of another training, or a folder of them, for a start that finds none of
-    its own.
+    run's own, so each checkpoint is published, and `load` finds those of the last attempt; elsewhere give one that all
+    ranks see. `resume_from` is a checkpoint of another training, or a folder of them, for a start without checkpoints
+    of its own.
 
-    A save that fails (a full disk) is reported, the older ones stay; the third in a row raises.
+    A save that fails (a full disk) is logged, and older checkpoints stay; the third failure in a row raises.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class ArrayCheckpointer:
         return None
 
     def close(self) -> None:
-        """Leave the folder to others."""
+        """Release the folder for other trainings."""
         self._folder.release()
 
     def _is_best(self, metric: float) -> bool:
@@ -156,7 +156,7 @@ class ArrayCheckpointer:
         staged = self._folder.staged(about.step)
         with (staged / ARRAYS).open("wb") as target:
             with zipfile.ZipFile(target, "w", allowZip64=True) as archive:
-                # As `np.savez` does, which has arguments of its own that an array's name could be.
+                # As `np.savez` does, whose own argument names an array could have.
                 for name, array in arrays.items():
                     with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                         np.lib.format.write_array(member, array, allow_pickle=False)
@@ -179,7 +179,7 @@ class ArrayCheckpointer:
             arrays = {name: stored[name] for name in stored.files}
         progress = json.loads(arrays.pop(_PROGRESS).tobytes())
         own = folder.parent == self._folder.path
-        # The best of another training says nothing of this one.
+        # The best metric of another training does not count in this one.
         self._best = about.best if own or self._resumes_own_run else None
         if own:
             self._foreign = set()
@@ -187,7 +187,7 @@ class ArrayCheckpointer:
 
 
 def _checked_arrays(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """As NumPy's own; TypeError for what could not be loaded again."""
+    """The values as NumPy arrays; TypeError for one that could not be loaded again."""
     if not isinstance(arrays, Mapping):
         raise TypeError(f"arrays ({type(arrays).__name__}) must be a mapping of names to NumPy arrays")
     found = {name: np.asanyarray(array) for name, array in arrays.items()}

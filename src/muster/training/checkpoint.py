@@ -58,12 +58,12 @@ from muster.training.state import (
 log = logging.getLogger(__name__)
 
 _PATIENCE_S = 60.0
-"""How long the other ranks may take to come to a save before that is said."""
+"""How long the other ranks may take to start a save before a warning is logged."""
 _EVERY_RANK = "Every rank must call save(), load() and close(), not rank 0 alone"
 
 
 class RankState(TypedDict):
-    """What each rank keeps besides the tensors."""
+    """What each rank saves besides the tensors."""
 
     progress: dict[str, Any]
     plain: PlainState
@@ -77,14 +77,14 @@ class Checkpointer:
 
     `save` copies the state to main memory and returns; a thread writes it (torch.distributed.checkpoint), each rank
     its own shards, and hashes them. The folder appears under its name `step_N` only when all of it is on disk.
-    Under Muster the folder is the run's own, so each checkpoint is published, and `load` finds what the last attempt
-    left; elsewhere give one that all ranks see. `resume_from` is a checkpoint of another training, or a folder of them,
-    for a start that finds none of its own. One training at a time can have a folder.
+    Under Muster the folder is the run's own, so each checkpoint is published, and `load` finds those of the last
+    attempt; elsewhere give one that all ranks see. `resume_from` is a checkpoint of another training, or a folder of
+    them, for a start without checkpoints of its own. Only one training at a time can use a folder.
 
     Several models and optimizers are given as mappings, by names that stay the same; an average of the weights (EMA) is
-    a model too. `also` are things with a `state_dict`, such as schedulers and scalers.
+    a model too. `also` takes other objects with a `state_dict`, such as schedulers and scalers.
 
-    A save that fails (a full disk) is reported, the older ones stay; the third in a row raises.
+    A save that fails (a full disk) is logged, and older checkpoints stay; the third failure in a row raises.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Checkpointer:
         self._rank, self._size, self._group = 0, 1, None
         if dist.is_initialized():
             self._rank, self._size = dist.get_rank(), dist.get_world_size()
-            # Of its own: the thread that writes must not mix with what the training exchanges.
+            # A separate group: the writing thread must not interfere with the training's collectives.
             self._group = dist.new_group(backend="gloo")
         self._shards = Shards(self._rank, self._size, self._group)
         self._sharing, self._part, self._parts = self._find_parts()
@@ -128,7 +128,7 @@ class Checkpointer:
         self._failures = 0
         self._warned = False
         self._met = False
-        """Whether all ranks have come to the save that is under way."""
+        """Whether all ranks have started the current save."""
 
     def save(
         self,
@@ -148,7 +148,7 @@ class Checkpointer:
         also = {name: item.state_dict() for name, item in self._also.items()}
         self._check_loadable(given, plain, also)
         own = RankState(progress=snapshot(given), plain=snapshot(plain), random=random_state(), also=snapshot(also))
-        # Last, since on a GPU the writer waits for these copies, and with them for the ones before.
+        # Last, since on a GPU the writer waits for these copies, and so for the earlier ones as well.
         tensors = self._stage.copy(self._state.tensors(with_buffers=self._rank == 0))
         best = (metric, step) if metric is not None and self._is_best(metric) else self._best
         about = About(step, self._size, metric, best)
@@ -193,7 +193,7 @@ class Checkpointer:
             raise self._failed(f"{self._failures} checkpoints in a row")
 
     def close(self) -> None:
-        """Wait for the last one and leave the folder to others; raises CheckpointFailed when it was not written."""
+        """Wait for the last save and release the folder; raises CheckpointFailed if that save failed."""
         try:
             self.wait()
             if self._problem is not None:
@@ -202,7 +202,7 @@ class Checkpointer:
             self._folder.release()
 
     def _check_own(self, step: int) -> None:
-        """Another training's checkpoint is not replaced; that others lie there is said once."""
+        """Refuse to replace another training's checkpoint; warn once if the folder holds such checkpoints."""
         self._folder.check_held()
         if step in self._foreign:
             raise CheckpointFailed(
@@ -229,7 +229,7 @@ class Checkpointer:
         return CheckpointFailed(f"{what} could not be written to {self._folder.path}: {self._problem}", advice)
 
     def _check_loadable(self, progress: Mapping[str, Any], plain: PlainState, also: Mapping[str, Value]) -> None:
-        """Once for every name and the types in its value, since it takes time."""
+        """Check each name only once for the same types in its value, since it takes time."""
         named = [(f"progress[{key!r}]", value) for key, value in progress.items()]
         named += [(f"the state of also[{key!r}]", value) for key, value in also.items()]
         for group in plain["groups"]:
@@ -252,7 +252,7 @@ class Checkpointer:
     def _write(self, about: About, tensors: dict[str, Tensor], own: RankState) -> None:
         try:
             self._problem = self._find_problem(about, tensors, own)
-        except Exception as error:  # such as that of a rank that died while they agreed
+        except Exception as error:  # for example because a rank died during the exchange
             self._met = False
             self._problem = f"another rank did not take part, or has ended ({type(error).__name__}: {error})"
         if self._problem is None:
@@ -262,7 +262,7 @@ class Checkpointer:
         log.warning("the checkpoint of step %d was not written: %s", about.step, self._problem)
 
     def _find_problem(self, about: About, tensors: dict[str, Tensor], own: RankState) -> str | None:
-        """After each step the ranks hear of each other's problems, so that none waits for one that failed."""
+        """After each step the ranks exchange their problems, so that none waits for a rank that failed."""
         numbers = self._gather(about.step)
         if len(set(numbers)) > 1:
             return f"the ranks save after different numbers of steps ({', '.join(map(str, numbers))})"
@@ -282,7 +282,7 @@ class Checkpointer:
         return None
 
     def _explained(self, problem: str, size: int) -> str:
-        """PyTorch's writer names anything but the disk when that is full."""
+        """Name a full disk as the cause: the errors of PyTorch's writer do not."""
         try:
             free = shutil.disk_usage(self._folder.path).free
         except OSError:
@@ -306,7 +306,7 @@ class Checkpointer:
         integrity.write_list(staged, self._rank, about, hashes)
 
     def _publish(self, about: About) -> None:
-        """Muster takes every node's part, and counts it when all parts are there."""
+        """Publish this node's part; Muster counts the checkpoint once all parts have arrived."""
         if not self._leads:
             return
         staged = self._folder.staged(about.step)
@@ -324,15 +324,15 @@ class Checkpointer:
 
     @property
     def _leads(self) -> bool:
-        """Whether this rank is the one that makes and renames folders here."""
+        """Whether this rank creates and renames folders on its node."""
         return self._rank == self._sharing[0]
 
     def _agree(self, act: Callable[[], Any]) -> str | None:
-        """Do it on every rank; the first problem of any of them, or None."""
+        """Call `act` on every rank; returns the first rank's problem, or None."""
         problem = None
         try:
             act()
-        except CheckpointException as error:  # no Exception: it carries those of all ranks
+        except CheckpointException as error:  # not an Exception; it holds the errors of all ranks
             problem = next(f"{type(cause).__name__}: {cause}" for cause, _ in error.failures.values())
         except Exception as error:  # every rank learns of it, and the caller reports it
             problem = f"{type(error).__name__}: {error}"
@@ -359,7 +359,7 @@ class Checkpointer:
         mark = self._folder.path / f".shared_by_{leader}.tmp"
         if self._rank == leader:
             mark.touch()
-        seen = self._gather(None)  # everybody is here
+        seen = self._gather(None)  # a barrier
         seen = self._gather(mark.exists())
         if self._rank == leader:
             mark.unlink()
@@ -370,7 +370,7 @@ class Checkpointer:
             )
 
     def _claim_folder(self) -> None:
-        """Two trainings would remove what the other one is writing."""
+        """Claim the folder, since two trainings would remove each other's checkpoints."""
         self._folder.hold()
         problem = self._agree(lambda: self._folder.claim() if self._leads else None)
         if problem is not None:
@@ -382,7 +382,7 @@ class Checkpointer:
     # Reading
 
     def _candidates(self) -> list[tuple[int, Path]]:
-        """The newest first; the same on every rank."""
+        """Checkpoints to load from, the newest first; the same on every rank."""
         found = candidates_in(self._folder.path, self._resume, self._resumes_own_run)
         known = [{step for step, _ in others} for others in self._gather(found)]
         candidates = sorted((item for item in found if all(item[0] in steps for steps in known)), reverse=True)
@@ -391,7 +391,7 @@ class Checkpointer:
         return candidates
 
     def _best_of(self, candidates: list[tuple[int, Path]]) -> list[tuple[int, Path]]:
-        """The one that is the best so far, as the newest that can be read knows it; rank 0 has the say."""
+        """The best checkpoint so far, according to the newest readable one; rank 0 decides."""
         return best_of(candidates, self._gather(newest_about(candidates))[0])
 
     def _first_good(self, candidates: list[tuple[int, Path]]) -> Path | None:
@@ -416,13 +416,13 @@ class Checkpointer:
         self._state.take_plain(own["plain"])
         self._take_also(own.get("also", {}), folder)
         if same_world:
-            # With other ranks the old states would repeat each other's numbers; the seeds of the start stay.
+            # With another number of ranks, the saved states would repeat numbers; the initial seeds are kept instead.
             set_random_state(own["random"])
-        # The best of another training says nothing of this one.
+        # The best metric of another training does not count in this one.
         of_this_run = self._resumes_own_run or folder.parent == self._folder.path
         self._best = about.best if of_this_run else None
         if folder.parent == self._folder.path:
-            # It goes on with the training whose folder this is.
+            # This continues the training that owns the folder.
             self._foreign = set()
         return own["progress"]
 

@@ -1,4 +1,4 @@
-"""Where a training keeps its checkpoints. Each gets its name, and loses it, by a rename: none is ever seen in part."""
+"""The folder of a training's checkpoints. Each appears and disappears by a rename, so none is ever seen in part."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ class CheckpointFailed(MusterError):
 
 
 class NoGoodCheckpoint(MusterError):
-    """There are checkpoints, and none that can be used."""
+    """There are checkpoints, but none can be used."""
 
 
 class InUse(Exception):
-    """Another training writes there."""
+    """Another training writes to the folder."""
 
 
 _holders: weakref.WeakValueDictionary[Path, CheckpointFolder] = weakref.WeakValueDictionary()
-"""The object of this process that writes to a folder: a lock keeps out other processes alone."""
+"""The object of this process that writes to a folder: a lock keeps out only other processes."""
 
 
 class CheckpointFolder:
-    """Folders `step_N`, and hidden ones on their way to such a name or from it."""
+    """Folders `step_N`, and hidden ones that are being written or removed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -50,11 +50,11 @@ class CheckpointFolder:
         self._close: weakref.finalize[[int], CheckpointFolder] | None = None
 
     def hold(self) -> None:
-        """Take it over from whatever object of this process had it, which `check_held` tells that one."""
+        """Take the folder over from any other object of this process, whose `check_held` then raises."""
         _holders[self.path.resolve()] = self
 
     def check_held(self) -> None:
-        """Two objects would replace and remove each other's checkpoints."""
+        """Raise if another object has taken the folder: both would replace and remove each other's checkpoints."""
         if _holders.get(self.path.resolve(), self) is not self:
             raise CheckpointFailed(
                 f"another checkpointer of this script, made later, writes to {self.path}",
@@ -62,15 +62,15 @@ class CheckpointFolder:
             )
 
     def claim(self) -> None:
-        """Keep other trainings out until `release` or the end of this process, and take back what one left behind.
+        """Lock out other trainings until `release` or the end of this process, and undo what one left half done.
 
-        It is this process's. Another object of it that is released gives it up for all, until it is claimed again.
+        The lock belongs to the process: if another of its objects is released, it is lost until the next claim.
         """
         if self._descriptor is None:
             self._descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
             self._close = weakref.finalize(self, os.close, self._descriptor)
         try:
-            # With `flock` data workers would have it too, and those that outlive their training would keep it.
+            # With `flock` data workers would inherit the lock, and those that outlive their training would keep it.
             fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             if error.errno in (errno.EACCES, errno.EAGAIN):
@@ -85,16 +85,16 @@ class CheckpointFolder:
         self._descriptor = self._close = None
 
     def stage(self, step: int) -> None:
-        """Make room for a checkpoint; only one is under way at a time."""
+        """Make the folder to write a checkpoint in; only one is written at a time."""
         self.tidy()
         self.staged(step).mkdir(parents=True)
 
     def staged(self, step: int) -> Path:
-        """Where it is until all of it is there."""
+        """The folder of a checkpoint until it is complete."""
         return self.path / f".step_{step}.tmp"
 
     def publish(self, step: int) -> None:
-        """One rename makes it visible."""
+        """Make a complete checkpoint visible with one rename."""
         staged, final, replaced = self.staged(step), self._final(step), self.path / f".replaced_{step}.tmp"
         integrity.sync_folder(staged)
         if final.exists():
@@ -104,9 +104,9 @@ class CheckpointFolder:
         shutil.rmtree(replaced, ignore_errors=True)
 
     def prune(self, newest: int, keep_last: int, best: int | None, foreign: Collection[int] = ()) -> None:
-        """Keep the last few up to the newest, the best, and what is another training's.
+        """Keep the last few up to the newest, the best, and those of another training.
 
-        Larger numbers of its own are damaged, or of a line that was left.
+        Its own checkpoints with larger numbers are damaged, or from before a restart at an earlier step.
         """
         steps = [step for step, _ in checkpoints_in(self.path) if step not in foreign]
         kept = {*[step for step in steps if step <= newest][:keep_last], best}
@@ -118,13 +118,13 @@ class CheckpointFolder:
                 shutil.rmtree(removed, ignore_errors=True)
 
     def tidy(self) -> None:
-        """Remove what a training that was killed, or a save that failed, left behind: never what is another's."""
+        """Remove what a killed training or a failed save left behind; never what belongs to another training."""
         self.claim()
         for unfinished in self.path.glob(".*_*.tmp"):
             shutil.rmtree(unfinished, ignore_errors=True)
 
     def _restore(self) -> None:
-        """What was to be replaced gets its name again where the replacement never came."""
+        """Give a checkpoint that was to be replaced its name back if the replacement never came."""
         for replaced in self.path.glob(".replaced_*.tmp"):
             final = self._final(int(replaced.name.removeprefix(".replaced_").removesuffix(".tmp")))
             if not final.exists():
@@ -135,13 +135,13 @@ class CheckpointFolder:
 
 
 def checkpoints_in(folder: Path) -> list[tuple[int, Path]]:
-    """Finished ones by step, the newest first."""
+    """Finished checkpoints by step, the newest first."""
     found = [(int(match[1]), path) for path in folder.iterdir() if (match := _NAME.fullmatch(path.name))]
     return sorted(found, reverse=True)
 
 
 def candidates_in(folder: Path, resume: Path | None, resumes_own_run: bool) -> list[tuple[int, Path]]:
-    """What a training could go on from: its own checkpoints, and those that it resumes from."""
+    """The checkpoints that a training could resume: its own, and those given to resume from."""
     found = checkpoints_in(folder)
     if resume is not None and (resumes_own_run or not found):
         about = read_about(resume)
@@ -150,12 +150,12 @@ def candidates_in(folder: Path, resume: Path | None, resumes_own_run: bool) -> l
 
 
 def newest_about(candidates: Sequence[tuple[int, Path]]) -> About | None:
-    """What the newest that can be read says of itself."""
+    """The description in the newest readable checkpoint."""
     return next((about for _, path in candidates if (about := read_about(path)) is not None), None)
 
 
 def best_of(candidates: Sequence[tuple[int, Path]], newest: About | None) -> list[tuple[int, Path]]:
-    """The one that is the best so far, as the newest that can be read knows it."""
+    """The best checkpoint so far, according to the newest readable one."""
     if newest is None:
         return list(candidates)
     if newest.best is None:
@@ -172,7 +172,7 @@ def best_of(candidates: Sequence[tuple[int, Path]], newest: About | None) -> lis
 
 
 def find_folders(folder: str | Path | None, resume_from: str | Path | None) -> tuple[Path, Path | None, bool]:
-    """Where to write, what to resume from, and whether that is of an earlier attempt of this run, which goes first."""
+    """Where to write, what to resume from, and whether that is an earlier attempt of this run, which has precedence."""
     if resume_from is not None and not Path(resume_from).is_dir():
         raise ValueError(f"resume_from={str(resume_from)!r}: there is no such folder")
     own = os.environ.get("MUSTER_CHECKPOINT_DIR")
@@ -187,7 +187,7 @@ def find_folders(folder: str | Path | None, resume_from: str | Path | None) -> t
 
 
 def nothing_in(folder: Path) -> NoGoodCheckpoint:
-    """Raised where a training is to go on from a folder, and cannot."""
+    """The error of a training that cannot resume from the given folder."""
     return NoGoodCheckpoint(
         f"no checkpoint can be used: {folder} is none, and holds none (damaged, or not made by this class)",
         "Give a folder step_N with all of its files, or the one that holds such folders.",
@@ -201,20 +201,20 @@ def unusable(what: list[str]) -> NoGoodCheckpoint:
 
 
 def check_which(which: str) -> None:
-    """Which checkpoint is to be loaded."""
+    """Raise ValueError unless it is `last` or `best`."""
     if which not in ("last", "best"):
         raise ValueError(f"which={which!r} is last or best; for one of another training give resume_from=FOLDER")
 
 
 def checked_keep_last(keep_last: SupportsIndex) -> int:
-    """How many checkpoints are to be kept."""
+    """How many checkpoints to keep; ValueError unless it is 1 or more."""
     if not isinstance(keep_last, SupportsIndex) or operator.index(keep_last) < 1:
         raise ValueError(f"keep_last={keep_last!r} must be a whole number, 1 or more")
     return operator.index(keep_last)
 
 
 def checked_step(step: SupportsIndex) -> int:
-    """A number of steps, as a checkpoint is named after it."""
+    """A number of steps, after which a checkpoint is named."""
     try:
         found = operator.index(step)
     except TypeError:
@@ -225,7 +225,7 @@ def checked_step(step: SupportsIndex) -> int:
 
 
 def checked_metric(metric: SupportsFloat | None) -> float | None:
-    """A plain number, also from a tensor or a number of NumPy."""
+    """A plain number, also from a tensor or a NumPy number."""
     try:
         return None if metric is None else float(metric)
     except (TypeError, ValueError):
@@ -233,7 +233,7 @@ def checked_metric(metric: SupportsFloat | None) -> float | None:
 
 
 def read_about(folder: Path) -> About | None:
-    """What a checkpoint says of itself; None where that is damaged or missing."""
+    """A checkpoint's description; None if it is damaged or missing."""
     try:
         return integrity.read_list(folder)[0]
     except (OSError, ValueError, KeyError, TypeError):

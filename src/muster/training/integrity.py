@@ -1,4 +1,4 @@
-"""What makes a checkpoint folder trustworthy: a list of files with hashes from every rank, checked before loading."""
+"""Verifies checkpoint folders: every rank writes a list of its files with hashes, which is checked before loading."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ARRAYS = "arrays.npz"
 
 @dataclass(frozen=True)
 class About:
-    """What a checkpoint says of itself."""
+    """A checkpoint's description."""
 
     step: int
     world_size: int
@@ -34,7 +34,7 @@ def list_name(rank: int) -> str:
 
 
 def own_files(folder: Path, rank: int) -> list[Path]:
-    """What this rank wrote: its shards, its own state, and in the case of rank 0 what is common to all."""
+    """The files that this rank wrote: its shards, its own state, and on rank 0 those common to all."""
     found = [*folder.glob(f"__{rank}_*.distcp"), *folder.glob(f"rank_{rank:05d}.pt")]
     if rank == 0:
         found += [*folder.glob(".metadata"), *folder.glob(ARRAYS)]
@@ -42,7 +42,7 @@ def own_files(folder: Path, rank: int) -> list[Path]:
 
 
 def write_list(folder: Path, rank: int, about: About, known: Mapping[str, str]) -> None:
-    """Write this rank's list of files; the checkpoint is whole when every rank's is there."""
+    """Write this rank's list of files; the checkpoint is complete when every rank's list is there."""
     files = {
         path.name: asdict(WrittenFile(path.stat().st_size, known.get(path.name) or _sha256(path)))
         for path in own_files(folder, rank)
@@ -54,7 +54,7 @@ def write_list(folder: Path, rank: int, about: About, known: Mapping[str, str]) 
 
 
 def read_list(folder: Path, rank: int = 0) -> tuple[About, dict[str, WrittenFile]]:
-    """Raises OSError, ValueError, KeyError or TypeError for a list that is missing or damaged."""
+    """Read a rank's list; raises OSError, ValueError, KeyError or TypeError if it is missing or damaged."""
     content = json.loads((folder / list_name(rank)).read_text())
     files = {name: WrittenFile(file["size"], file["sha256"]) for name, file in content["files"].items()}
     best = None if content["best"] is None else (float(content["best"][0]), int(content["best"][1]))

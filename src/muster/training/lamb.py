@@ -12,7 +12,7 @@ from muster.training.layerwise import Group, LayerwiseOptimizer, check_options
 
 
 class LambGroup(Group):
-    """What a group of parameters can have of its own."""
+    """The options that a group of parameters can set for itself."""
 
     lr: float
     betas: tuple[float, float]
@@ -23,7 +23,7 @@ class LAMB(LayerwiseOptimizer):
     """Adam whose step for each tensor is scaled to the norm of the tensor (You et al., 2020).
 
     Biases and normalisation (tensors of at most one dimension) take Adam's plain step and do not decay, as for LARS;
-    `adapt=True` or `False` in a group says it for all of it. The norms stay on the device.
+    `adapt=True` or `False` in a group decides for the whole group. The norms stay on the device.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class LAMB(LayerwiseOptimizer):
         super().__init__(params, options)
 
     def _step_tensors(self, options: LambGroup, weights: list[Tensor], adapts: bool, decay: float) -> None:
-        """One pass over all of the tensors per operation, which is what a GPU likes."""
+        """One pass over all tensors per operation, which is fast on a GPU."""
         gradients = [weight.grad for weight in weights if weight.grad is not None]
         states = [self._state_of(weight) for weight in weights]
         means, squares = [state["exp_avg"] for state in states], [state["exp_avg_sq"] for state in states]
@@ -73,6 +73,6 @@ class LAMB(LayerwiseOptimizer):
 
 
 def _ratios(weights: list[Tensor], steps: list[Tensor]) -> list[Tensor]:
-    """How much longer each step must be to be as long as its tensor; 1 where either is nothing."""
+    """The factor that makes each step as long as its tensor; 1 if either norm is zero."""
     pairs = zip(torch._foreach_norm(weights), torch._foreach_norm(steps), strict=True)
     return [torch.where((weight > 0) & (step > 0), weight / step, torch.ones_like(weight)) for weight, step in pairs]

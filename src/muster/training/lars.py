@@ -1,4 +1,4 @@
-"""LARS: a learning rate for each layer, so that batches of many thousands still train."""
+"""LARS: a learning rate for each layer, so that training works with batches of many thousands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class LARS(LayerwiseOptimizer):
     """Momentum SGD whose step for each tensor is scaled by `trust * |w| / (|g| + weight_decay * |w|)`.
 
     Biases and normalisation (tensors of at most one dimension) take the plain step and do not decay; `adapt=True` or
-    `False` in a group says it for all of it. The norms stay on the device.
+    `False` in a group decides for the whole group. The norms stay on the device.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class LARS(LayerwiseOptimizer):
         super().__init__(params, defaults)
 
     def _step_tensors(self, options: Mapping[str, float], weights: list[Tensor], adapts: bool, decay: float) -> None:
-        """One pass over all of the tensors per operation, which is what a GPU likes."""
+        """One pass over all tensors per operation, which is fast on a GPU."""
         gradients = [weight.grad for weight in weights if weight.grad is not None]
         steps = list(torch._foreach_add(gradients, weights, alpha=decay))
         if adapts:
@@ -58,7 +58,7 @@ class LARS(LayerwiseOptimizer):
 
     @staticmethod
     def _ratios(options: Mapping[str, float], weights: list[Tensor], gradients: list[Tensor]) -> list[Tensor]:
-        """The local rate of each tensor; 1 where the weights or the gradient are nothing."""
+        """The local rate of each tensor; 1 if the norm of its weights or gradient is zero."""
         of_weights, of_gradients = torch._foreach_norm(weights), torch._foreach_norm(gradients)
         found = []
         for weight, gradient in zip(of_weights, of_gradients, strict=True):

@@ -12,12 +12,12 @@ from torch.optim import Optimizer
 
 
 class Group(TypedDict):
-    """What decides how the tensors of a group are treated."""
+    """The options that decide how the tensors of a group are treated."""
 
     params: list[Tensor]
     weight_decay: float
     adapt: bool | None
-    """None: those of more than one dimension."""
+    """Whether the rate adapts to each tensor; None: only for tensors of more than one dimension."""
 
 
 class LayerwiseOptimizer(Optimizer):
@@ -40,11 +40,11 @@ class LayerwiseOptimizer(Optimizer):
 
     @abstractmethod
     def _step_tensors(self, options: Any, weights: list[Tensor], adapts: bool, decay: float) -> None:
-        """Change these weights by their gradients, with the options of their group."""
+        """Update these weights from their gradients, with the options of their group."""
 
 
 def check_options(**options: float) -> None:
-    """Raise ValueError for an option that is negative."""
+    """Raise ValueError for a negative option."""
     for name, value in options.items():
         if not value >= 0:
             raise ValueError(f"{name} is {value}; it must not be negative")

@@ -4,7 +4,7 @@ Estimated from squared norms of gradients at two batch sizes, as in McCandlish e
 Large-Batch Training" (2018): data parallel training has both at hand, before and after the all-reduce.
 """
 
-# Annotations are evaluated here: DDP reads those of its hook.
+# No `from __future__ import annotations`: DDP reads the annotations of its hook.
 import math
 from dataclasses import dataclass
 from typing import TypedDict
@@ -47,19 +47,19 @@ class NoiseScale:
         network.register_comm_hook(self, _watch_and_reduce)
 
     def step(self) -> None:
-        """Take in what the last backward pass showed."""
+        """Add the measurement of the last backward pass."""
         if not self._before:
             raise RuntimeError("no gradient was reduced since the last step: call this after a synchronised backward")
         small = torch.stack(self._before).sum()
-        # Every rank has seen a gradient of its own: their mean is the better estimate.
+        # Every rank has its own gradient: the mean over ranks is a better estimate.
         dist.all_reduce(small, group=self._group)
         self.observe(small / dist.get_world_size(self._group), torch.stack(self._after).sum())
         self._before, self._after = [], []
 
     def observe(self, small_norm_sq: Tensor, big_norm_sq: Tensor) -> None:
-        """Take in squared norms of the gradient over a small and over a big batch.
+        """Add squared norms of the gradient over a small and over a big batch.
 
-        A step whose gradients are not finite, such as one that a scaler skips, is left out: it would stay in the means.
+        A step whose gradients are not finite, such as one that a scaler skips, is left out: it would spoil the means.
         """
         small, big = self._small_batch, self._big_batch
         signal = (big * big_norm_sq - small * small_norm_sq) / (big - small)
@@ -85,7 +85,7 @@ class NoiseScale:
 
 
 def _watch_and_reduce(watcher: NoiseScale, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
-    """The usual mean over the ranks, with a look at the norm before and after it."""
+    """The usual mean over the ranks; the norm is measured before and after it."""
     gradients = bucket.buffer()
     watcher._before.append(gradients.float().square().sum())
     gradients.div_(dist.get_world_size(watcher._group))
@@ -102,21 +102,21 @@ def _watch_and_reduce(watcher: NoiseScale, bucket: dist.GradBucket) -> torch.fut
 
 @dataclass(frozen=True)
 class Advice:
-    """What doubling the batch would bring, and in words whether to do it."""
+    """The effect of doubling the batch, and in words whether to do it."""
 
     batch_size: int
     critical_batch: float
-    """Where half of what larger batches can save in steps has been saved, at twice the samples."""
+    """The batch that saves half of the steps that larger batches can save, at twice the samples."""
     extra_samples: float
-    """Samples that this batch needs to the same loss, as a multiple of what a small batch needs."""
+    """The samples that this batch needs to reach the same loss, as a multiple of what a small batch needs."""
     doubling_saves: float
-    """Part of the steps that a batch of twice the size saves: at most one half."""
+    """The share of the steps that a batch of twice the size saves: at most one half."""
     pays: bool
     text: str
 
 
 def advise(batch_size: int, noise_scale: float | None) -> Advice:
-    """With steps proportional to `1 + noise_scale / batch_size`, which is what the noise scale means."""
+    """Advice for a batch: the noise scale means that steps are proportional to `1 + noise_scale / batch_size`."""
     if noise_scale is None:
         raise ValueError("there is no noise scale to advise on: `NoiseScale.value` is None until it has an estimate")
     if batch_size < 1 or not 0 < noise_scale < math.inf:
@@ -143,7 +143,7 @@ def _steps(batch_size: int, noise_scale: float) -> float:
 
 
 def _rounded(value: float) -> str:
-    """To one digit, or two where the first is 1: the estimate knows no more."""
+    """Rounded to one digit, or two if the first is 1: the estimate is no more precise."""
     whole = max(1, round(value))
     kept = 2 if str(whole)[0] == "1" else 1
     return f"{round(whole, kept - len(str(whole))):,}"

@@ -1,4 +1,4 @@
-"""Parts of a sequence as ranges of positions: what is left of an epoch."""
+"""Parts of a sequence as ranges of positions, such as the rest of an epoch."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ Ranges = list[tuple[int, int]]
 
 
 def cut(ranges: Ranges, begin: int, end: int) -> Ranges:
-    """What lies from the `begin`th to before the `end`th of all the numbers in the ranges."""
+    """The numbers in the ranges from the `begin`th to before the `end`th."""
     return cut_parts(ranges, [(begin, end)])
 
 
 def cut_parts(ranges: Ranges, parts: Ranges) -> Ranges:
-    """The same for several parts, each behind the one before."""
+    """The same for several parts, one after the other."""
     found: Ranges = []
     number = passed = 0
     for begin, end in parts:
@@ -30,7 +30,7 @@ def cut_parts(ranges: Ranges, parts: Ranges) -> Ranges:
 
 
 def joined(ranges: Iterable[tuple[int, int]]) -> Ranges:
-    """The same numbers in the same order, with neighbours made one and empty ranges left out."""
+    """The same numbers in the same order, with adjacent ranges merged and empty ranges left out."""
     found: Ranges = []
     for begin, end in ranges:
         if begin >= end:

@@ -1,4 +1,4 @@
-"""Which samples a rank takes at which step: the same after a resume, also with another number of ranks."""
+"""Which samples a rank takes at each step: the same after a resume, also with another number of ranks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Batch = TypeVar("Batch")
 
 
 class SamplerState(TypedDict):
-    """Where a sampler is: plain values, for a checkpoint."""
+    """The position of a sampler, as plain values for a checkpoint."""
 
     epoch: int
     length: int
@@ -24,13 +24,13 @@ class SamplerState(TypedDict):
 class ResumableSampler:
     """Batches of indices for one rank, from any position in an epoch on: the `batch_sampler` of a `DataLoader`.
 
-    Every rank works out the same order of all samples. Interleaved, each step takes the next `batch_size * world_size`
-    of them, so the number of ranks does not change what a step sees. With `contiguous=True` each rank walks
-    through a stretch of its own, as reading packed shards one after the other wants it. What does not fill a step
-    is left out, and every epoch leaves out something else.
+    Every rank computes the same order of all samples. Interleaved, each step takes the next `batch_size * world_size`
+    of them, so the number of ranks does not change what a step sees. With `contiguous=True` each rank goes through a
+    stretch of its own, which suits reading packed shards one after the other. Samples that do not fill a step are left
+    out, different ones in every epoch.
 
     A loader reads ahead, so it has asked for more than was trained on. Take its batches through `counted(loader)`: then
-    `state()` is the position behind the batch in hand, and `restore` goes on from there, whatever the world size was.
+    `state()` is the position after the current batch, and `restore` continues there, whatever the world size was.
     With `with_epoch=True` batches hold `(epoch, index)`, for a dataset that seeds its augmentation with both.
     """
 
@@ -63,17 +63,17 @@ class ResumableSampler:
     def _begin_at(self, epoch: int, remaining: Ranges) -> None:
         self.epoch, self._remaining = epoch, remaining
         self._drawn: int | None = None
-        """Batches that were asked for since then, if this object was."""
+        """Batches that were requested from this object since then; None before the first iteration."""
         self._counted: int | None = None
-        """Batches that were handed to the training since then, where it takes them through `counted`."""
+        """Batches that the training took through `counted` since then; None if it does not use `counted`."""
 
     @property
     def full_epoch_steps(self) -> int:
-        """Steps of an epoch that was not interrupted by a change of the world size."""
+        """The steps of an epoch without a change of the world size."""
         return self.length // (self.batch_size * self.world_size)
 
     def __len__(self) -> int:
-        """Steps that are left of this epoch."""
+        """The remaining steps of this epoch."""
         return self._left() // (self.batch_size * self.world_size)
 
     def __iter__(self) -> Iterator[list[int] | list[tuple[int, int]]]:
@@ -94,13 +94,13 @@ class ResumableSampler:
             yield batch
 
     def set_epoch(self, epoch: int) -> None:
-        """Begin an epoch from its start. One that `restore` has just gone into is gone on with."""
+        """Begin an epoch from its start; one that `restore` has just entered is continued."""
         _check_whole(epoch=epoch)
         if epoch != self.epoch or self._drawn is not None or self._counted is not None:
             self._begin_at(epoch, [(0, self.length)])
 
     def set_batch_size(self, batch_size: int) -> None:
-        """Go on with another batch for each rank, behind the batch in hand; a loader begins anew after it."""
+        """Use another batch size per rank after the current batch; start a new iteration of the loader then."""
         _check_whole(batch_size=batch_size)
         if batch_size < 1 or self.length < batch_size * self.world_size:
             raise ValueError(
@@ -112,9 +112,9 @@ class ResumableSampler:
         self.restore(state)
 
     def state(self, step: int | None = None) -> SamplerState:
-        """Where all ranks are after `step` batches since `set_epoch` or `restore`; the same on every rank.
+        """The position of all ranks after `step` batches since `set_epoch` or `restore`; the same on every rank.
 
-        Left out, they are as many as `counted` has handed over.
+        Without `step`, the batches taken through `counted` are used.
         """
         step = self._checked(step)
         left, world_size = self._left(), self.world_size
@@ -128,12 +128,12 @@ class ResumableSampler:
         return {"epoch": self.epoch, "length": self.length, "remaining": remaining}
 
     def progress(self, step: int | None = None) -> float:
-        """How far the training is after `step` batches since `set_epoch` or `restore`, in epochs."""
+        """The progress of the training in epochs, after `step` batches since `set_epoch` or `restore`."""
         step = self._checked(step)
         return self.epoch + 1 - (self._left() - step * self.batch_size * self.world_size) / self.length
 
     def restore(self, state: SamplerState) -> None:
-        """Go on from there; the samples that are left are shared out anew."""
+        """Continue from a saved position; the remaining samples are split anew."""
         if not isinstance(state, Mapping) or not SamplerState.__required_keys__ <= state.keys():
             raise TypeError(
                 f"{state!r} is no position: give what `state()` returned, from the progress of a checkpoint"
@@ -145,7 +145,7 @@ class ResumableSampler:
             self.set_epoch(self.epoch + 1)
 
     def _checked(self, step: int | None) -> int:
-        """The batches since `set_epoch` or `restore`; ValueError for a number that they cannot be."""
+        """The batches since `set_epoch` or `restore`; ValueError for an impossible number."""
         if step is None and self._counted is None and self._drawn is not None:
             raise ValueError("which batch is trained on is not known: go through `sampler.counted(loader)`")
         counted = self._counted or 0

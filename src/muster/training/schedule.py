@@ -1,4 +1,4 @@
-"""Large-batch training: a learning rate that is scaled, warmed up, then lowered; a batch that grows."""
+"""Large-batch training: a learning rate that is scaled, warmed up, then decayed; a batch that grows."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def learning_rate(
     epochs: float = 90.0,
     milestones: Sequence[float] = MILESTONES,
 ) -> float:
-    """The rate at a moment of the training, in epochs (fractions count).
+    """The learning rate at a moment of the training, in epochs (fractions count).
 
     The peak is `base * scale`, where `scale` says how many times larger the batch is than the one that `base` is
     for. The warm-up rises in a straight line from `base` to the peak. `step` divides by ten at each milestone,
-    `cosine` falls to nothing at the end, `none` stays.
+    `cosine` falls to zero at the end, `none` stays.
     """
     if decay not in DECAYS:
         raise ValueError(f"the decay is {decay!r}; it is one of {', '.join(DECAYS)}")
@@ -44,7 +44,7 @@ def learning_rate(
 def batch_size(epoch: float, *, first: int, last: int, ramp_epochs: float) -> int:
     """The batch at a moment of the training: from `first`, doubled again and again, to `last` at `ramp_epochs`.
 
-    A training can use larger batches the further it is: its gradients get noisier. The doublings are spread evenly;
+    Later in a training larger batches are useful, since gradients get noisier. The doublings are spread evenly;
     a `last` that is no power of two times `first` is reached with a smaller last step.
     """
     if not 0 < first <= last:

@@ -1,4 +1,4 @@
-"""A rank's part of a sharded checkpoint, written with so little Python that the training hardly notices."""
+"""A rank's part of a sharded checkpoint, written with so little Python that it hardly slows the training."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ Piece = bytes | memoryview
 _INDEX = ".metadata"
 _PLAIN = {torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.complex64, torch.complex128, torch.bool}
 _PLAIN |= {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
-"""What can be read in the older form of `torch.save`; younger types cannot."""
+"""Types that can be read in the older format of `torch.save`; newer types cannot."""
 _AT_ONCE = 256
-"""Buffers in one call of the system; it takes up to 1,024."""
+"""Buffers in one system call, which takes up to 1,024."""
 
 
 class Shards:
-    """Saves tensors as torch.distributed.checkpoint does, and its readers read them.
+    """Saves tensors in the format of torch.distributed.checkpoint, so that its readers can load them.
 
     While the tensors stay where they are, every checkpoint has the layout of the first: only the first is planned by
     PyTorch, and the others write the same pieces of memory again.
@@ -45,7 +45,7 @@ class Shards:
         self._files: dict[str, list[Piece]] = {}
 
     def repeats(self, tensors: Mapping[str, Tensor]) -> bool:
-        """Whether these are the tensors of the last time, in the same memory."""
+        """Whether these are the tensors of the last save, in the same memory."""
         return tensors is self._planned_for
 
     def write(self, folder: Path, tensors: Mapping[str, Tensor], again: bool) -> dict[str, str]:
@@ -64,7 +64,7 @@ class Shards:
 
 
 class _Writer(FileSystemWriter):
-    """Puts all of a rank into one file."""
+    """Writes everything of a rank into one file."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, sync_files=True)
@@ -90,7 +90,7 @@ class _Writer(FileSystemWriter):
 
     def _pieces(self, data: Tensor | io.BytesIO) -> list[Piece]:
         if isinstance(data, Tensor):
-            # A part of a larger storage would be saved with all of it.
+            # A view of a larger storage would be saved with the whole storage.
             if data.dtype in _PLAIN and data.untyped_storage().nbytes() == data.nbytes:
                 return [_head_of(data.detach()), _memory_of(data)]
             archive = io.BytesIO()
@@ -101,7 +101,7 @@ class _Writer(FileSystemWriter):
 
 
 def write_pieces(path: Path, pieces: list[Piece]) -> str:
-    """Write and sync a file; returns its hash. Python only hands the pieces over, and is free for others meanwhile."""
+    """Write and sync a file; returns its hash. Python only passes the pieces on, so other threads run meanwhile."""
     sha256 = hashlib.sha256()
     with path.open("wb", buffering=0) as file:
         left = deque(pieces)
@@ -112,7 +112,7 @@ def write_pieces(path: Path, pieces: list[Piece]) -> str:
                 taken -= len(piece)
                 sha256.update(piece)
             if taken:
-                # The system took a part of one; it takes 2 GiB at most.
+                # Part of a piece was written; a call writes 2 GiB at most.
                 sha256.update(memoryview(left[0])[:taken])
                 left[0] = memoryview(left[0])[taken:]
         os.fsync(file.fileno())
@@ -120,7 +120,7 @@ def write_pieces(path: Path, pieces: list[Piece]) -> str:
 
 
 class _Head:
-    """What `torch.save` writes before the bytes of a tensor."""
+    """Collects what `torch.save` writes before the bytes of a tensor."""
 
     LARGE = 4096
 
@@ -139,7 +139,7 @@ class _Head:
 
 
 def _head_of(tensor: Tensor) -> bytes:
-    """In the older form, where the bytes follow as they are: a zip archive around each tensor takes far more Python."""
+    """The header of the older format, which plain bytes follow: a zip archive per tensor takes far more Python."""
     head = _Head()
     torch.save(tensor, head, _use_new_zipfile_serialization=False)
     body = tensor.nbytes if tensor.nbytes < head.LARGE else 0
@@ -147,12 +147,12 @@ def _head_of(tensor: Tensor) -> bytes:
 
 
 def _memory_of(tensor: Tensor) -> memoryview:
-    """The bytes themselves, whatever they will be by then; the tensor must outlive it."""
+    """The tensor's memory, not a copy, so later changes are seen; the tensor must outlive it."""
     if not tensor.nbytes:
         return memoryview(b"")
     return memoryview((ctypes.c_char * tensor.nbytes).from_address(tensor.untyped_storage().data_ptr())).cast("B")
 
 
 def silence_single_process_warning() -> None:
-    """That one process alone saves is what was asked for, and no news."""
+    """Saving with a single process is intended, so there is nothing to warn about."""
     warnings.filterwarnings("ignore", message="torch.distributed is disabled, unavailable")

@@ -1,4 +1,4 @@
-"""Model and optimizer as one flat mapping of names to tensors, as sharded checkpoints want it."""
+"""Model and optimizer as one flat mapping of names to tensors, as sharded checkpoints need it."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ T = TypeVar("T")
 
 _WRAPPERS = ("module.", "_orig_mod.")
 Value: TypeAlias = "Tensor | bool | int | float | str | Sequence[Value] | Mapping[str, Value] | None"
-"""What a checkpoint can hold: `check_loadable` refuses anything else."""
+"""A value that a checkpoint can hold: `check_loadable` refuses anything else."""
 Models: TypeAlias = "nn.Module | Mapping[str, nn.Module]"
 Optimizers: TypeAlias = "Optimizer | Mapping[str, Optimizer]"
 _CONTAINERS = (Mapping, list, tuple, set, frozenset)
 _COUNT = "step"
-"""What PyTorch's optimizers call the number of steps that a parameter has taken."""
+"""The name that PyTorch's optimizers give to the number of steps that a parameter has taken."""
 
 
 class PlainState(TypedDict):
-    """What an optimizer holds besides tensors: the options of its groups, and what belongs to single parameters."""
+    """An optimizer's state besides tensors: the options of its groups, and the values of single parameters."""
 
     groups: list[dict[str, Value]]
     slots: dict[str, dict[str, Value]]
@@ -46,7 +46,7 @@ class RandomState(TypedDict, total=False):
 
 
 class Stateful(Protocol):
-    """A scheduler, a scaler: what can say its state and take it back."""
+    """A scheduler, a scaler: an object whose state can be read and restored."""
 
     def state_dict(self) -> Any: ...
     def load_state_dict(self, state_dict: Any) -> object: ...
@@ -70,7 +70,7 @@ class TrainingState:
         _check_distinct(name for name, _ in self._of_models())
 
     def tensors(self, *, with_buffers: bool = True) -> dict[str, Tensor]:
-        """The tensors themselves, not copies. Running statistics can differ between ranks: one of them has the say."""
+        """The tensors themselves, not copies. Running statistics can differ between ranks: only one saves its own."""
         named = dict(self._of_models())
         own = set(self._names.values())
         found = {f"model.{name}": value for name, value in named.items() if with_buffers or name in own}
@@ -89,7 +89,7 @@ class TrainingState:
         return {"groups": groups, "slots": {name: values for name, values in slots.items() if values}}
 
     def make_room(self, stored: Mapping[str, TensorStorageMetadata]) -> dict[str, Tensor]:
-        """The tensors to load into; the optimizer gets those that the checkpoint has, and no others."""
+        """The tensors to load into; the optimizer gets exactly those that the checkpoint has."""
         for name, parameter in self._of_optimizer():
             prefix = f"optimizer.{name}."
             for slot in [slot for slot in self._slots(parameter) if f"{prefix}{slot}" not in stored]:
@@ -116,7 +116,7 @@ class TrainingState:
                 self._count_on_device(group["params"])
 
     def _count_on_device(self, parameters: list[nn.Parameter]) -> None:
-        """PyTorch's kernels that are fused or captured want the count of steps on the device of the parameter."""
+        """PyTorch's fused and capturable kernels need the step count on the device of the parameter."""
         for parameter in parameters:
             slots = self._slots(parameter)
             if isinstance(count := slots.get(_COUNT), Tensor):
@@ -140,14 +140,14 @@ class TrainingState:
 
 
 class Stage:
-    """Buffers in main memory that hold the state while it is written and the training goes on."""
+    """Buffers in main memory that hold the state while it is written and the training continues."""
 
     def __init__(self) -> None:
         self._buffers: dict[str, Tensor] = {}
         self._copied: torch.cuda.Event | None = None
 
     def copy(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Take the values as they are now, into the same buffers as the last time.
+        """Copy the current values into the same buffers as the last time.
 
         On a GPU this only queues the copies; `wait` before reading them.
         """
@@ -174,7 +174,7 @@ class Stage:
 
 
 def snapshot(values: T) -> T:
-    """A copy that what happens later does not reach."""
+    """A copy that later changes do not affect."""
 
     def copied(value: Value) -> Value:
         return value.detach().clone() if isinstance(value, Tensor) else copy.deepcopy(value)
@@ -183,14 +183,14 @@ def snapshot(values: T) -> T:
 
 
 def named_values(progress: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What a script gives to a save, as a dict of its own."""
+    """The progress that a script gives to a save, copied into a new dict."""
     if progress is not None and not isinstance(progress, Mapping):
         raise TypeError(f"progress is {type(progress).__name__}; give a dict, such as {{'step': step}}")
     return dict(progress or {})
 
 
 def kinds_in(value: object) -> set[type]:
-    """The types of all that a value is made of."""
+    """The types of a value and of all its parts."""
     parts: Collection[object] = ()
     if isinstance(value, Mapping):
         parts = [*value, *value.values()]
@@ -201,7 +201,7 @@ def kinds_in(value: object) -> set[type]:
 
 
 def check_loadable(name: str, value: object) -> None:
-    """Raise TypeError for what `torch.save` takes, and `torch.load` refuses since it could be anything."""
+    """Raise TypeError for a value that `torch.save` accepts but a safe `torch.load` refuses."""
     content = io.BytesIO()
     try:
         torch.save(value, content)
@@ -236,7 +236,7 @@ def set_random_state(state: RandomState) -> None:
 
 
 def _check_kinds(what: str, given: object, kind: type) -> None:
-    """TypeError for anything but a mapping of names to things of a kind."""
+    """Raise TypeError for anything but a mapping of names to objects of a type."""
     if not isinstance(given, Mapping):
         wrong = f"{what} is {type(given).__name__}"
     elif others := [name for name, item in given.items() if not isinstance(item, kind)]:
@@ -250,7 +250,7 @@ def _check_kinds(what: str, given: object, kind: type) -> None:
 
 
 def _owners(optimizers: Mapping[str, Optimizer], names: Mapping[nn.Parameter, str]) -> dict[nn.Parameter, Optimizer]:
-    """Which optimizer has which parameter; ValueError for one that no model has, or that two optimizers have."""
+    """The optimizer of each parameter; ValueError for a parameter that no model has, or that two optimizers have."""
     found: dict[nn.Parameter, Optimizer] = {}
     for key, optimizer in optimizers.items():
         what = f"the optimizer {key!r}" if key else f"the optimizer ({type(optimizer).__name__})"
@@ -268,7 +268,7 @@ def _owners(optimizers: Mapping[str, Optimizer], names: Mapping[nn.Parameter, st
 
 
 def _check_distinct(names: Iterable[str]) -> None:
-    """ValueError for a name that two tensors would have in a checkpoint, of which one would be lost."""
+    """Raise ValueError for a name that two tensors would share in a checkpoint, since one of them would be lost."""
     found, twice = set(), []
     for name in names:
         twice += [name] if name in found else []
@@ -281,7 +281,7 @@ def _check_distinct(names: Iterable[str]) -> None:
 
 
 def _within(key: str, name: str) -> str:
-    """Of several models each name begins with the model's own."""
+    """With several models each name begins with the model's name."""
     return f"{key}.{_plain_name(name)}" if key else _plain_name(name)
 
 
@@ -292,7 +292,7 @@ def _plain_name(name: str) -> str:
 
 
 def _empty(slot: str, about: TensorStorageMetadata, parameter: nn.Parameter) -> Tensor:
-    """Sharded as the parameter where it has the parameter's shape."""
+    """An empty tensor, sharded like the parameter if it has the parameter's shape."""
     dtype = about.properties.dtype
     if slot == _COUNT:
         return torch.zeros(about.size, dtype=dtype)

@@ -1,4 +1,4 @@
-"""Samples per second that can be believed: without the warm-up, with the wait for data apart from the computing."""
+"""Reliable samples per second: without the warm-up, and with waiting for data separate from computing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Batch = TypeVar("Batch")
 
 
 class Ranks(Protocol):
-    """Who takes part: a `World`, or what another framework has in its place."""
+    """The ranks of the training: a `World`, or the equivalent of another framework."""
 
     @property
     def size(self) -> int: ...
@@ -27,7 +27,7 @@ class Ranks(Protocol):
 
 @dataclass(frozen=True)
 class Rates:
-    """What this rank did since it was last asked, and its seconds since the start of the training."""
+    """This rank's rates since the last call, and its seconds since the start of the training."""
 
     samples_per_s: float
     step_s: float
@@ -82,7 +82,7 @@ class Throughput:
 
     On a GPU the moments are events in its stream, read when they have passed: nothing waits for the GPU. A step lasts
     from the end of the one before to its own end; the part between asking for its data and having it is data time.
-    Without a device of PyTorch the host's clock counts, and `step` is to be called when the step is done.
+    Without a PyTorch device the host's clock is used, and `step` must be called when the step is done.
     """
 
     def __init__(self, device: torch.device | None = None, *, warmup_steps: int = 5) -> None:
@@ -104,10 +104,10 @@ class Throughput:
         self.data_s = 0.0
         """Seconds waited for data, the warm-up included."""
         self.compute_s = 0.0
-        """Seconds of everything else in the steps."""
+        """Seconds of the rest of the steps."""
 
     def wait_for(self, batches: Iterable[Batch]) -> Iterator[Batch]:
-        """The same batches, with the time of each one's coming noted."""
+        """The same batches; the wait for each one is measured."""
         self._asked = self._clock.mark()
         for batch in batches:
             self._ready = self._clock.mark()
@@ -115,7 +115,7 @@ class Throughput:
             self._asked = self._clock.mark()
 
     def step(self, samples: int) -> None:
-        """A step over so many samples of this rank has been given to the device."""
+        """Record a step over this many samples of this rank; it need not be finished on the device."""
         done = self._clock.mark()
         counted = self._steps >= self._warmup_steps
         self._under_way.append(_Step(self._before, self._asked, self._ready, done, samples, counted, self._pauses))
@@ -124,7 +124,7 @@ class Throughput:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Leave out what happens here, such as a validation between two steps."""
+        """Leave out the time spent inside, such as a validation between two steps."""
         began = self._clock.mark()
         yield
         self._pauses.append((began, self._clock.mark()))
@@ -164,7 +164,7 @@ class Throughput:
         while self._under_way and self._clock.has_passed(self._under_way[0].done):
             step = self._under_way.popleft()
             step_s = seconds(step.before, step.done) - sum(seconds(*pause) for pause in step.pauses)
-            # What was done before asking, such as saving, is the script's own.
+            # Time before asking, such as for saving, is not counted as data time.
             data_s = min(step_s, max(0.0, seconds(step.asked, step.ready)))
             self.data_s += data_s
             self.compute_s += step_s - data_s

@@ -1,4 +1,4 @@
-"""Finds out which rank this process is, however it was started, and lets the ranks talk to each other."""
+"""Finds out which rank this process is, however it was started, and lets the ranks exchange values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class World:
-    """All ranks of the training; small things are exchanged on the CPU, gradients on `group`."""
+    """All ranks of the training; small values are exchanged on the CPU, gradients on `group`."""
 
     rank: int
     size: int
@@ -28,7 +28,7 @@ class World:
     device: torch.device
     launcher: str
     group: dist.ProcessGroup | None = None
-    """Where gradients are reduced: NCCL where every rank has a GPU of its own, None for the default (gloo)."""
+    """The group that reduces gradients: NCCL if every rank has its own GPU, None for the default (gloo)."""
 
     def sum(self, values: Tensor) -> Tensor:
         """The sum over all ranks, on the CPU."""
@@ -41,43 +41,43 @@ class World:
         return self.sum(values) / self.size
 
     def any(self, flag: bool) -> bool:
-        """Whether it is so on any rank; all ranks get the same answer."""
+        """Whether the flag is set on any rank; all ranks get the same answer."""
         return bool(self.sum(torch.tensor(float(flag))).item())
 
     def gather(self, value: T) -> list[T]:
-        """The value of every rank, in their order."""
+        """The values of all ranks, in rank order."""
         found = [value] * self.size
         if self.size > 1:
             dist.all_gather_object(found, value)
         return found
 
     def share(self, tensors: Iterable[Tensor]) -> None:
-        """Give every rank the values that rank 0 has."""
+        """Give every rank the values of rank 0."""
         for tensor in tensors if self.size > 1 else ():
             dist.broadcast(tensor, src=0, group=self.group)
 
     def rest(self) -> None:
-        """Wait until nothing of the last exchange is under way here, as before a fork (workers of a DataLoader).
+        """Wait until the last exchange is finished in this process, as before a fork (workers of a DataLoader).
 
         A process that is forked while a thread of Gloo enters Python can hang for ever.
         """
         rest()
 
     def leave(self) -> None:
-        """Part from the others, at the end of the script."""
+        """Leave the other ranks, at the end of the script."""
         if dist.is_initialized():
             rest()
             dist.destroy_process_group()
 
 
 def rest() -> None:
-    """`World.rest` for who has no world at hand."""
+    """`World.rest` for callers without a world."""
     if dist.is_initialized():
         wait_for_gloo()
 
 
 def join(environ: Mapping[str, str] = os.environ) -> World:
-    """Join the other ranks; a process alone has nobody to wait for."""
+    """Join the other ranks; a single process does not wait."""
     info = rank_info(environ)
     if info.size == 1:
         return World(0, 1, info.local_rank, info.local_size, _device(info), info.launcher)

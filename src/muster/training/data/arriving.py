@@ -1,4 +1,4 @@
-"""A folder whose files arrive while the training runs (an input in mode `stream`): who needs one waits for it."""
+"""A folder whose files arrive while the training runs (an input in mode `stream`): reading one waits for it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ALIVE_S = 1.0
 
 
 class ArrivingFiles(Files):
-    """Below a folder that a node's mover fills."""
+    """Files below a folder that a node's mover fills."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.where = folder, str(folder)
@@ -40,11 +40,11 @@ class ArrivingFiles(Files):
         return self._there(name).open("rb")
 
     def fetch(self, name: str, expected: Expected | None) -> Local:
-        # Verified when it arrived, by its registered hash or the version that the storage tells.
+        # Verified on arrival, by its registered hash or by the version that the storage reports.
         return Local(self._there(name))
 
     def will_fetch(self, names: Iterable[str]) -> None:
-        """Have these come before others; a job that cannot say so gets them all the same, later."""
+        """Ask for these files first; if the request cannot be written, they still arrive, later."""
         wanted = tuple(name for name in names if name in self._sizes and not (self.folder / name).exists())
         if not wanted:
             return
@@ -57,7 +57,7 @@ class ArrivingFiles(Files):
                 os.close(descriptor)
 
     def _there(self, name: str) -> Path:
-        """The file, once it is there; raises where it will not come."""
+        """The file, once it has arrived; raises if it will not."""
         path = self.folder / name
         if path.exists():
             return path
@@ -74,7 +74,7 @@ class ArrivingFiles(Files):
         return path
 
     def _check(self, path: Path) -> None:
-        """Raise where nobody brings files any more."""
+        """Raise if the mover has failed or ended."""
         with suppress(FileNotFoundError):
             why = (self.folder / FAILED).read_text()
             raise TransferError("data_unavailable", f"{path.name} does not arrive: {why}")
@@ -85,7 +85,7 @@ class ArrivingFiles(Files):
 
 
 def _is_free(lock: Path) -> bool:
-    """Whether nobody holds it; the folder may be read-only, and so may the file."""
+    """Whether no process holds the lock; its folder and file may be read-only."""
     try:
         descriptor = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -25,7 +25,7 @@ def numpy_batches(
     ahead: int = 2,
     collate: Callable[[Sequence[Any]], Any] | None = None,
 ) -> Iterator[Any]:
-    """What is left of the stream's epoch: `decode` runs in threads, a few batches ahead of the loop.
+    """The rest of the stream's epoch; `decode` runs in threads, a few batches ahead of the loop.
 
     Without `decode` a batch is a list of samples; with it, what it returns is stacked, part by part, by `collate`.
     """
@@ -58,7 +58,7 @@ def stacked(items: Sequence[Any]) -> Any:
 
 
 def _ahead(items: Iterator[T], depth: int) -> Iterator[T]:
-    """The same items, a few of them made in advance by a thread."""
+    """The same items, a few of them prepared in advance by a thread."""
     queue: Queue[tuple[bool, Any]] = Queue(max(depth, 1))
     unwanted = Event()
 
@@ -77,7 +77,7 @@ def _ahead(items: Iterator[T], depth: int) -> Iterator[T]:
                 if not put((True, item)):
                     return
             put((False, None))
-        except BaseException as error:  # raised where the batch is asked for
+        except BaseException as error:  # raised again in the thread that asks for the batch
             put((False, error))
 
     thread = Thread(target=fill, name="batches", daemon=True)

@@ -1,4 +1,4 @@
-"""Where the files of a data set are: in a folder of this machine, or elsewhere and fetched into the node's cache."""
+"""The files of a data set: in a folder of this machine, or remote and fetched into the node's cache."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Files(ABC):
 
     @abstractmethod
     def names(self) -> list[str]:
-        """Those that lie right in the folder."""
+        """The names of the files directly in the folder."""
 
     @abstractmethod
     def read(self, name: str) -> bytes: ...
@@ -44,15 +44,15 @@ class Files(ABC):
 
     @abstractmethod
     def fetch(self, name: str, expected: Expected | None) -> Local:
-        """Make it a file of this machine."""
+        """Make the file available on this machine."""
 
     def will_fetch(self, names: Iterable[str]) -> None:
-        """Hear what is fetched next, in that order."""
+        """Announce the files that are fetched next, in that order."""
         return
 
 
 class Local:
-    """A file of this machine, which stays as long as it is not released."""
+    """A file on this machine, which is kept until it is released."""
 
     def __init__(self, path: Path, held: Held | None = None) -> None:
         self.path, self._held = path, held
@@ -83,7 +83,7 @@ class LocalFiles(Files):
 
 
 class RemoteFiles(Files):
-    """Below an address that fsspec knows (`s3://`, `gs://`, `abfs://`, `https://` …)."""
+    """Files below an address that fsspec supports (`s3://`, `gs://`, `abfs://`, `https://` …)."""
 
     def __init__(self, address: str) -> None:
         self.where = address.rstrip("/")
@@ -105,7 +105,7 @@ class RemoteFiles(Files):
         return opened
 
     def fetch(self, name: str, expected: Expected | None) -> Local:
-        """From the node's cache, or into it: one process of the node at a time fetches what the others wait for."""
+        """Take the file from the node's cache, or fetch it there: one process fetches while the node's others wait."""
         if not is_safe_path(name):
             raise JobError(f"{self.where} names a file {name!r}, which would leave its folder.", "Mend its index.")
         entry = self._entry(name, expected)
@@ -157,7 +157,7 @@ class RemoteFiles(Files):
         return size, digest.hexdigest()
 
     def _system(self) -> tuple[Any, str]:
-        """Each process has its own: connections do not survive a fork."""
+        """One per process: connections do not survive a fork."""
         if self._opened is None or self._opened[0] != os.getpid():
             self._opened = (os.getpid(), *_file_system(self.where))
         return self._opened[1:]
@@ -184,7 +184,7 @@ def _file_system(address: str) -> tuple[Any, str]:
 
 
 def _patiently(work: Callable[[], T]) -> T:
-    """Try again what may pass: a connection that broke, a service that is busy."""
+    """Retry errors that may pass: a broken connection, a busy service."""
     for attempt in range(_TRIES):
         try:
             return work()

@@ -1,9 +1,9 @@
-"""In which order an epoch goes through the samples: a pure function of the shards, the seed and the epoch.
+"""The order of an epoch's samples: a pure function of the shards, the seed and the epoch.
 
 Shards are taken in a random order, each cut into short runs of neighbours. A run is moved to a random place among those
 of the `shards` that follow, and then all samples of a pool of runs are mixed. So every read is a run long, no more
-than about `shards` shards are in use at one place of the order, and the whole order is never in memory: runs are, and
-samples are worked out a pool at a time.
+than about `shards` shards are in use at any point of the order, and the whole order is never in memory: only runs are
+kept, and the order of samples is computed a pool at a time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 Numbers = NDArray[np.int64]
 
 _SHARDS, _OFFSET, _RUNS, _POOL = range(4)
-"""What random numbers are drawn for: each draw has a seed of its own."""
+"""The purposes of random numbers: each draw has its own seed."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Shuffle:
     """How well an epoch is mixed, and what it costs.
 
     `shards` are mixed with each other, in runs of `run` samples that are read at once; the samples of a `pool` are
-    mixed completely. Where it begins to read, a worker needs up to `shards` shards.
+    mixed completely. To start reading, a worker needs up to `shards` shards.
     """
 
     seed: int = 0
@@ -42,7 +42,7 @@ class Shuffle:
 
 
 class Pool(NamedTuple):
-    """Samples that are read about the same time, in the order in which they are handed out."""
+    """Samples that are read at about the same time, in the order in which they are handed out."""
 
     shards: Numbers
     samples: Numbers
@@ -53,7 +53,7 @@ class EpochOrder:
     """The order of one epoch, the same for every rank and every number of ranks."""
 
     def __init__(self, counts: Sequence[int], shuffle: Shuffle | None, epoch: int, whole_shards: bool = False) -> None:
-        """`counts` are the samples of each shard. With `whole_shards` a run is a shard, as where one is unpacked."""
+        """`counts` has the samples of each shard. With `whole_shards` each run is a whole shard."""
         self._shuffle, self._epoch = shuffle, epoch
         sizes = np.asarray(counts, dtype=np.int64)
         if shuffle is None:
@@ -71,7 +71,7 @@ class EpochOrder:
         shards = self._drawn(len(sizes), _SHARDS).argsort(kind="stable")
         shards = shards[sizes[shards] > 0]
         sizes = sizes[shards]
-        # Cut elsewhere in each epoch, so that no two samples stay together for good.
+        # Runs are cut at other points in each epoch, so that no two samples always stay together.
         offset = int(self._drawn(1, _OFFSET)[0] % shuffle.run)
         runs = np.ones_like(sizes) if whole_shards else -(-(sizes + offset) // shuffle.run)
         which = np.repeat(np.arange(len(shards)), runs)
@@ -85,7 +85,7 @@ class EpochOrder:
         self._length = (last - first)[order]
 
     def pools(self, begin: int, end: int) -> Iterator[Pool]:
-        """What lies from one position of the epoch to before another, a pool at a time."""
+        """The samples from position `begin` of the epoch to before `end`, a pool at a time."""
         if begin >= end:
             return
         starts = self._begin[self._pools]
@@ -107,14 +107,14 @@ class EpochOrder:
         return Pool(shards[order], samples[order])
 
     def _drawn(self, count: int, purpose: int, number: int = 0) -> NDArray[np.uint64]:
-        """Random numbers of 64 bits; NumPy promises that these stay the same in all its versions."""
+        """Random 64-bit numbers; NumPy guarantees that these stay the same in all its versions."""
         assert self._shuffle is not None
         seeds = np.random.SeedSequence([self._shuffle.seed % 2**64, self._epoch, purpose, number])
         return np.random.PCG64(seeds).random_raw(count)
 
 
 def order_name(counts: Sequence[int], shuffle: Shuffle | None, whole_shards: bool) -> str:
-    """Names what decides the order apart from the epoch: a position means something only where it is the same."""
+    """A name for everything that decides the order besides the epoch: positions are valid only where it is the same."""
     sizes = zlib.crc32(np.asarray(counts, dtype="<i8").tobytes())
     how = "in order" if shuffle is None else f"{shuffle.seed}/{shuffle.shards}/{shuffle.run}/{shuffle.pool}"
     return f"{len(counts)} shards {sizes:08x}, {how}{', whole' if whole_shards else ''}"

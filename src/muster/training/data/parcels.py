@@ -1,7 +1,7 @@
-"""Samples on their way from a worker process: all bytes of a batch in one piece of shared memory.
+"""Samples sent from a worker process: all bytes of a batch in one piece of shared memory.
 
-Otherwise they would go through a pipe, copied several times and 64 KiB at a time. Pieces are used again: to get fresh
-memory from the system, page by page, takes longer than to copy what goes there.
+Through a pipe they would be copied several times, 64 KiB at a time. Pieces are reused: getting fresh memory from the
+system, page by page, takes longer than copying the bytes.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from muster.training.data.layouts.base import Sample
 
 @dataclass(frozen=True)
 class Parcel:
-    """A batch, packed up."""
+    """A packed batch."""
 
     samples: list[Sample]
-    """Without what is in `content`."""
+    """The samples without the bytes that are in `content`."""
     parts: list[list[tuple[str, int]]]
-    """Of each sample: the names and lengths of its parts there, in their order."""
+    """For each sample the names and lengths of its parts in `content`, in order."""
     content: Tensor
-    """The rest of it is left from others."""
+    """The bytes of all parts; what follows them is left over from earlier batches."""
 
 
 class Packer:
-    """Packs up the batches of one worker; which has its own, since workers are processes."""
+    """Packs the batches of one worker process."""
 
     def __init__(self, ahead: int) -> None:
-        """`ahead`: as many batches a loader asks a worker for before it has taken the first."""
-        # A worker is asked for a batch when the loader hands out an earlier one. Whoever reads it may still be at that
-        # one, and has done with all before it.
+        """`ahead`: how many batches a loader requests from a worker before it has taken the first."""
+        # The loader requests a batch when it hands out an earlier one: the reader may still be using that one, and is
+        # done with all before it.
         self._slots: list[Tensor | None] = [None] * (ahead + 2)
         self._next = 0
 
@@ -60,13 +60,13 @@ class Packer:
 
 
 class Unpacker:
-    """Unpacks what workers packed up, in the training's process."""
+    """Unpacks the workers' batches, in the training process."""
 
     def __init__(self) -> None:
         self._kept: dict[int, Tensor] = {}
 
     def __call__(self, parcel: Parcel) -> list[Sample]:
-        # What is kept need not be mapped again.
+        # Memory that is kept need not be mapped again.
         self._kept[parcel.content.data_ptr()] = parcel.content
         memory, at = memoryview(parcel.content.numpy()), 0
         for sample, names in zip(parcel.samples, parcel.parts, strict=True):

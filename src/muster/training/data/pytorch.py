@@ -31,7 +31,7 @@ class TorchBatches(IterableDataset[Any]):
 
 
 class TorchLoader:
-    """One loop over it is an epoch of its stream, or what is left of one.
+    """One loop over it is an epoch of its stream, or the rest of one.
 
     `decode` and `collate` run in the workers. Without both, a batch is a list of samples.
     """
@@ -67,7 +67,7 @@ class TorchLoader:
             num_workers=self._workers,
             pin_memory=self._pin_memory,
             prefetch_factor=self._prefetch_factor if self._workers else None,
-            # Of its own: the training's random numbers must not depend on how often a loader was started.
+            # A separate generator: the training's random numbers must not depend on how often a loader was started.
             generator=torch.Generator(),
         )
         parcels = self._plain and self._workers > 0

@@ -1,4 +1,4 @@
-"""A data set: its layout and where its files are, with readers of the shards that are in use."""
+"""A data set: its layout and its files, with readers of the shards in use."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FETCHES_AT_ONCE = 4
 
 @dataclass(frozen=True)
 class Source:
-    """What is read, in worker processes too."""
+    """A data set to read from, in worker processes too."""
 
     layout: Layout
     files: Files
@@ -41,12 +41,12 @@ class Source:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The name of each label, where labels are from folders."""
+        """The name of each label, if labels come from folders."""
         return getattr(self.layout, "classes", ())
 
 
 def open_source(address: str | Path, layout: LayoutName | None = None) -> Source:
-    """Look at a folder or an address, and find out how many samples each of its shards has."""
+    """Open a folder or an address, and find out how many samples each of its shards has."""
     text = str(address)
     files = _files_at(text)
     names = files.names()
@@ -65,7 +65,7 @@ def _files_at(address: str) -> Files:
 
 
 def indexed_source(length: int, read: Callable[[int], Sample]) -> Source:
-    """So many samples that `read` gives by their number, for data in memory or made up."""
+    """A source of `length` samples that `read` returns by number, for data in memory or synthetic data."""
     if length < 1:
         raise ValueError(f"length={length} must be 1 or more")
     return Source(IndexedSamples(length, read), LocalFiles(Path.cwd()))
@@ -150,7 +150,7 @@ _OPENERS: dict[LayoutName, Callable[[Files, Sequence[str]], Layout]] = {
 
 
 class ShardReaders:
-    """The shards that one worker has open: those of the pool in hand and of the one that comes next."""
+    """The open shards of one worker: those of the current pool and of the next one."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -160,7 +160,7 @@ class ShardReaders:
         self._fetchers = ThreadPoolExecutor(_FETCHES_AT_ONCE, "shards") if self._remote else None
 
     def prepare(self, pool: Pool) -> None:
-        """What comes next: files elsewhere are fetched, and the system reads those here ahead."""
+        """Prepare the next pool: fetch remote files, and have the kernel read local ones ahead."""
         shards = _in_order_of_use(pool)
         self._source.files.will_fetch(name for shard in shards for name in self._source.layout.files(shard))
         for shard in shards:
@@ -176,7 +176,7 @@ class ShardReaders:
             yield (opened[0] if opened else self._reader(shard)).read(number)
 
     def keep(self, *pools: Pool) -> None:
-        """Let go of what none of these needs."""
+        """Close the shards that none of these pools needs."""
         needed = {shard for pool in pools for shard in np.unique(pool.shards).tolist()}
         for shard in self._open.keys() - needed:
             self._close(shard)
@@ -201,7 +201,7 @@ class ShardReaders:
     def _fetched(self, shard: int) -> list[Local]:
         coming = self._coming.pop(shard, None)
         if coming is None or coming.exception() is not None:
-            # What could not be had ahead of time may be had now, and says otherwise why not.
+            # A prefetch that failed is tried again; if it fails now, the error says why.
             return self._fetch(shard)
         return coming.result()
 

@@ -1,4 +1,4 @@
-"""How what is left of an epoch is dealt out to ranks and their workers, and what is left after some steps. Pure."""
+"""How the rest of an epoch is split among ranks and their workers, and what is left after some steps. Pure."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from muster.training.ranges import Ranges, cut_parts, joined
 
 @dataclass(frozen=True)
 class Lane:
-    """What one worker of one rank reads: a stretch of what is left, in batches."""
+    """What one worker of one rank reads: a stretch of the remaining samples, in batches."""
 
     begin: int
     count: int = 0
-    """Batches."""
+    """The number of batches."""
     batch_size: int = 0
     last: int = 0
-    """Samples of the last batch."""
+    """The samples of the last batch."""
 
     @property
     def end(self) -> int:
         return self.begin + self.samples(self.count)
 
     def samples(self, batches: int) -> int:
-        """Those of the first few batches, or of all."""
+        """The samples of the first few batches, or of all."""
         if batches < self.count:
             return max(batches, 0) * self.batch_size
         return (self.count - 1) * self.batch_size + self.last if self.count else 0
@@ -36,10 +36,10 @@ class Lane:
 
 @dataclass(frozen=True)
 class Split:
-    """So many samples over so many ranks: the same number of steps for each, and each sample once.
+    """Splits samples over ranks: the same number of steps for each, and each sample once.
 
     Each rank has a stretch of its own, and each of its workers a stretch of that. All batches are full except the last
-    of each rank: the samples that fill no step are spread over all ranks' last batches, which may so be one sample
+    of each rank: the samples that fill no step are spread over all ranks' last batches, which may then be one sample
     larger than the others. With `drop_last` these samples are left out instead.
     """
 
@@ -53,25 +53,25 @@ class Split:
         whole, rest = divmod(self.left, self.ranks * self.batch_size)
         if self.drop_last:
             return whole
-        # Too few for one on each rank: they go into the batches before.
+        # If the rest is less than one sample for each rank, it goes into the batches before.
         return whole + (rest >= self.ranks)
 
     @property
     def left_out(self) -> int:
-        """Samples that no rank gets: with `drop_last`, or where there are fewer than ranks."""
+        """Samples that no rank gets: with `drop_last`, or if there are fewer samples than ranks."""
         if self.drop_last or self.steps == 0:
             return self.left - self.steps * self.ranks * self.batch_size
         return 0
 
     def lane(self, rank: int, worker: int = 0, workers: int = 1) -> Lane:
-        """Worker W of N has the batches W, W + N, W + 2N …, as loaders take them in turn."""
+        """Worker W of N has the batches W, W + N, W + 2N …, since loaders take batches from workers in turn."""
         begin = self._begin(rank)
         for before in range(worker):
             begin += self._lane(rank, before, workers, 0).end
         return self._lane(rank, worker, workers, begin)
 
     def after(self, remaining: Ranges, step: int, workers: int = 1) -> Ranges:
-        """What is left of these ranges, which are what is split here, once every rank has taken `step` batches."""
+        """What is left of `remaining`, the ranges that are split here, once every rank has taken `step` batches."""
         kept = []
         for rank in range(self.ranks):
             begin = self._begin(rank)

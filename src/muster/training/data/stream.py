@@ -1,4 +1,4 @@
-"""A data set as a stream of batches for one rank, whose position can be kept and gone on from."""
+"""A data set as a stream of batches for one rank, whose position can be saved and restored."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ Batch = TypeVar("Batch")
 Decoded = TypeVar("Decoded")
 MIXED = Shuffle()
 SEED = "__seed__"
-"""A sample's own seed in this epoch, for augmentation: the same whichever worker of whichever rank reads it."""
+"""A sample's own seed in this epoch, for augmentation; it does not depend on the worker or rank that reads it."""
 
 
 class StreamState(TypedDict):
-    """Where all ranks are: plain values, for a checkpoint."""
+    """The position of all ranks, as plain values for a checkpoint."""
 
     epoch: int
     remaining: Ranges
@@ -31,7 +31,7 @@ class StreamState(TypedDict):
 
 @dataclass(frozen=True)
 class Plan:
-    """What one rank reads from here to the end of the epoch; worker processes get it."""
+    """What one rank reads from here to the end of the epoch; it is sent to worker processes."""
 
     source: Source
     shuffle: Shuffle | None
@@ -80,8 +80,8 @@ class Stream:
 
     Each rank, and each of its workers, reads a stretch of the epoch's order. All ranks have the same number of steps,
     and every sample comes once in an epoch: those that fill no step are spread over the last batches. Iterate over it
-    with `TorchLoader`, `numpy_batches` or `tf_dataset`; one loop is one epoch, or what is left of it. `state()` is the
-    position behind the batch in hand, the same on every rank; `restore` goes on there with any number of ranks and of
+    with `TorchLoader`, `numpy_batches` or `tf_dataset`; one loop is one epoch, or the rest of it. `state()` is the
+    position after the current batch, the same on every rank; `restore` continues there with any number of ranks and
     workers.
     """
 
@@ -96,7 +96,7 @@ class Stream:
         drop_last: bool = False,
         layout: LayoutName | None = None,
     ) -> None:
-        """`source` is a folder, an address or what `open_source` returned; without `shuffle` its own order is kept."""
+        """`source` is a folder, an address or the result of `open_source`; without `shuffle` its own order is kept."""
         if not 0 <= rank < world_size:
             raise ValueError(f"rank={rank} must be 0 to {world_size - 1}: world_size is {world_size}")
         if batch_size < 1:
@@ -114,21 +114,21 @@ class Stream:
         self._taken, self._workers = 0, 1
 
     def __len__(self) -> int:
-        """Steps that are left of this epoch."""
+        """The remaining steps of this epoch."""
         return self._split().steps - self._taken
 
     @property
     def samples(self) -> int:
-        """Samples of an epoch."""
+        """The samples of an epoch."""
         return len(self.source)
 
     def state(self) -> StreamState:
-        """Where all ranks are behind the batch in hand."""
+        """The position of all ranks after the current batch."""
         remaining = self._split().after(self._remaining, self._taken, self._workers)
         return {"epoch": self.epoch, "remaining": remaining, "order": self._order}
 
     def restore(self, state: StreamState) -> None:
-        """Go on from there; what is left of the epoch is shared out anew."""
+        """Continue from a saved position; the rest of the epoch is split anew."""
         if state["order"] != self._order:
             raise ValueError(
                 f"the checkpoint's position is in another order ({state['order']}) than this data has with this "
@@ -143,7 +143,7 @@ class Stream:
         self._begin_at(epoch, [(0, len(self.source))])
 
     def plan(self, workers: int = 1) -> Plan:
-        """What this rank reads from here on with so many workers; `counted` with the same number follows it."""
+        """What this rank reads from here on with this many workers; take its batches through `counted`."""
         state = self.state()
         self._begin_at(self.epoch, state["remaining"])
         self._workers = workers
@@ -161,5 +161,5 @@ class Stream:
 
 
 def as_it_is(sample: Sample) -> Sample:
-    """The decoding that does nothing."""
+    """A decoder that changes nothing."""
     return sample

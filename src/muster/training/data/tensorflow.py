@@ -19,10 +19,10 @@ def tf_dataset(
     collate: Callable[[Sequence[Any]], Any] = stacked,
     ahead: int = 2,
 ) -> Any:
-    """What is left of the stream's epoch as a data set of batches, each as `signature` describes it.
+    """The rest of the stream's epoch as a data set of batches, each as `signature` describes it.
 
-    TensorFlow reads ahead, so for a position that can be kept take the batches through `stream.counted(dataset)`. Each
-    time that it is iterated over anew it is the stream's epoch then.
+    TensorFlow reads ahead, so to save a position take the batches through `stream.counted(dataset)`. Each new iteration
+    reads the stream's epoch at that time.
     """
     try:
         import tensorflow as tf

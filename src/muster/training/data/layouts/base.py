@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 
 Value = bytes | str | int | float | bool | list[Any] | np.generic | NDArray[Any] | None
 Sample = dict[str, Value]
-"""A sample's parts by name, as they are stored; `__key__` is its own name."""
+"""A sample's parts by name, as stored; `__key__` is the name of the sample."""
 
 
 class Reader(Protocol):
-    """One shard that is open."""
+    """An open shard."""
 
     def read(self, number: int) -> Sample: ...
     def will_need(self, numbers: Sequence[int]) -> None:
-        """These samples, in rising order, are read soon."""
+        """Announce samples that are read soon, in rising order."""
 
     def close(self) -> None: ...
 
@@ -31,7 +31,7 @@ class Layout(ABC):
 
     name: str
     whole_shards = False
-    """Whether a shard is read at once, since its samples cannot be had one by one."""
+    """Whether a shard is read as a whole, since its samples cannot be read one by one."""
     counts: Sequence[int]
     """The samples of each shard."""
 
@@ -41,7 +41,7 @@ class Layout(ABC):
 
     @abstractmethod
     def open(self, shard: int, paths: Sequence[Path]) -> Reader:
-        """Read from those files, which are on this machine now."""
+        """Open a shard whose files are at these paths on this machine."""
 
     def sha256(self, name: str) -> tuple[int, str] | None:
         """The size and hash that a file must have, where they are known."""
@@ -49,7 +49,7 @@ class Layout(ABC):
 
 
 class OpenFile:
-    """A file that is read by place, with hints to the system about what comes next."""
+    """A file that is read by offset, with hints to the kernel about what is read next."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -58,7 +58,7 @@ class OpenFile:
     def read(self, offset: int, size: int) -> bytes:
         data = os.pread(self._descriptor, size, offset)
         if len(data) < size:
-            # A read is cut short at 2 GiB, and by some network file systems.
+            # Reads return less above 2 GiB, and on some network file systems.
             data = self._rest(data, offset, size)
         return data
 

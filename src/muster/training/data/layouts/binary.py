@@ -1,7 +1,7 @@
-"""The layouts of MosaicML Streaming (MDS) and LitData: files that begin with the place of each sample.
+"""The layouts of MosaicML Streaming (MDS) and LitData: files that begin with the offset of each sample.
 
-Both write `index.json` beside them. Numbers, texts and JSON become values; images, arrays and pickled objects stay the
-bytes that they are, for your own decoding. Compressed and encrypted files are refused.
+Both have an `index.json` in the same folder. Numbers, texts and JSON become values; images, arrays and pickled objects
+stay bytes, for your own decoding. Compressed and encrypted files are refused.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NUMBERS = {"int": "<i8", "float": "<f8", "bool": "?"} | {
 }
 
 _MOST_SAMPLES = 1 << 30
-"""Of one file: their places are numbers of 32 bits, four bytes each."""
+"""The most samples of one file: their offsets are 32-bit numbers."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Column:
     name: str
     encoding: str
     size: int | None
-    """Where every sample's has the same; otherwise it stands before the sample's bytes."""
+    """The size, if it is the same in every sample; otherwise it is stored before the sample's bytes."""
 
     def value(self, data: bytes) -> Value:
         kind = self.encoding.partition(":")[0]

@@ -1,4 +1,4 @@
-"""A folder of files as they are: every sample is a shard of its own, so all of them are mixed completely."""
+"""A folder of plain files: every sample is a shard of its own, so all of them are mixed completely."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from muster.training.data.layouts.base import Layout, Sample
 
 
 class FolderOfFiles(Layout):
-    """Files of one name are one sample; `cls` is the number of its folder, where all lie in folders."""
+    """Files of the same name are one sample; if all files are in folders, `cls` is the folder's number."""
 
     name = "files"
 
@@ -44,4 +44,4 @@ class FileReader:
         """Opening a file to give a hint would cost as much as reading it."""
 
     def close(self) -> None:
-        """Nothing stays open."""
+        """Nothing to close."""

@@ -1,4 +1,4 @@
-"""Samples that a function gives by their number: from memory, from a library of its own, or made up."""
+"""Samples that a function returns by number: from memory, from another library, or synthetic."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from muster.training.data.layouts.base import Layout, Sample
 
 
 class IndexedSamples(Layout):
-    """One shard of so many samples."""
+    """A single shard of `length` samples."""
 
     name = "indexed"
 
@@ -31,7 +31,7 @@ class IndexedReader:
         return {"__key__": str(number), **self._read(number)}
 
     def will_need(self, numbers: Sequence[int]) -> None:
-        """There is nothing to read ahead."""
+        """Nothing to read ahead."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Nothing to close."""

@@ -44,7 +44,7 @@ class RowReader:
         return {"__key__": f"{self._key}/{number}", **self._table.slice(number, 1).to_pylist()[0]}
 
     def will_need(self, numbers: Sequence[int]) -> None:
-        """All of it is there."""
+        """Nothing to read ahead: the whole row group is in memory."""
 
     def close(self) -> None:
         self._table = None

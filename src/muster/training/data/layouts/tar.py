@@ -14,7 +14,7 @@ _SCANS_AT_ONCE = 8
 
 
 class TarShards(Layout):
-    """A sample is the files of one name: `000001.jpg` and `000001.cls` are its parts `jpg` and `cls`."""
+    """Files of the same name are one sample: `000001.jpg` and `000001.cls` are its parts `jpg` and `cls`."""
 
     name = "tar"
 
@@ -46,7 +46,7 @@ def indexed(index: ShardIndex) -> TarShards:
 
 
 def scanned(folder: Path, names: Sequence[str]) -> TarShards:
-    """Without an index: every shard is gone through once, from header to header."""
+    """Shards without an index: each is scanned once, from header to header."""
     with ThreadPoolExecutor(_SCANS_AT_ONCE) as workers:
         counts = list(workers.map(lambda name: len(tar.scan(folder / name).keys), names))
     return TarShards(names, counts)

@@ -1,6 +1,6 @@
 """TFRecord files: every record is a sample with the part `record`, as bytes, for `tf.io.parse_example` or the like.
 
-The checksums in the files are not checked: they are CRC32C, which Python has not.
+The checksums in the files are not checked: they are CRC32C, which Python's library lacks.
 """
 
 from __future__ import annotations
