@@ -27,7 +27,7 @@ def main(words: list[str]) -> int:
         return 2
     install()
     sys.argv = words
-    # Python puts a script's own folder first; it had put the current one there for this module.
+    # Python puts a script's folder first on the path; for this module it was the current folder.
     sys.path[0] = str(script.resolve().parent)
     try:
         runpy.run_path(str(script), run_name="__main__")
@@ -49,7 +49,7 @@ def main(words: list[str]) -> int:
 
 
 def _where(error: BaseException, script: Path) -> str:
-    """The line that asked for it, of the script or of a module of its own."""
+    """The line that caused the error, in the script or in one of its modules."""
     folder = script.resolve().parent
     frames = [
         frame for frame in traceback.extract_tb(error.__traceback__) if folder in Path(frame.filename).resolve().parents

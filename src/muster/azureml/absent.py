@@ -1,4 +1,4 @@
-"""What a submission script asks of Muster's classes and they do not have, in words."""
+"""Explains attributes and arguments that a submission script uses and that Muster's classes do not have."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CALL = re.compile(r"(\w+)\.(\w+)\(\) (got an unexpected keyword argument|missin
 
 
 def absent(error: AttributeError | TypeError) -> str | None:
-    """A sentence that names the class and what is nearest; None where the error is of something else."""
+    """A sentence that names the class and the nearest names; None if the error has another cause."""
     return _attribute(error) if isinstance(error, AttributeError) else _argument(str(error))
 
 
@@ -23,7 +23,7 @@ def _attribute(error: AttributeError) -> str | None:
         return None
     known = sorted(name for name in dir(error.obj) if not name.startswith("_"))
     if error.name in known:
-        # Something inside of it failed; this is no name that is missing.
+        # The name exists: something inside it failed.
         return None
     near = difflib.get_close_matches(error.name, known) or known
     return f"{kind.__name__} of Muster has no {error.name!r}; it has {', '.join(near)}"
@@ -38,7 +38,7 @@ def _argument(text: str) -> str | None:
 
 
 def _class(name: str) -> type | None:
-    """The class of Muster's that is called so."""
+    """Muster's class of this name."""
     places = {names[name].partition(":")[0] for names in MODULES.values() if name in names} | {*WHOLE.values()}
     found = (getattr(importlib.import_module(place), name, None) for place in sorted(places))
     return next((kind for kind in found if isinstance(kind, type)), None)

@@ -13,21 +13,21 @@ from muster.runtime.azureml_names import MODULES, REFUSED, SHARED, WHOLE, refusa
 
 
 def install() -> None:
-    """From here on `azureml` and `azure.ai.ml` are Muster's, installed or not."""
+    """From now on `azureml` and `azure.ai.ml` are Muster's, whether the real packages are installed or not."""
     if not any(isinstance(finder, MusterFinder) for finder in sys.meta_path):
         sys.meta_path.insert(0, MusterFinder())
 
 
 class Refused(ImportError):
-    """An import of something of Azure ML's that Muster does not have."""
+    """An import of a name of Azure ML's that Muster does not have."""
 
 
 class RefusedModule(Refused, ModuleNotFoundError):
-    """The same of a whole module."""
+    """An import of a whole module that Muster does not have."""
 
 
 class RefusedName(type):
-    """A name that a script may import, as notebooks do with more than they use: using it says what to do instead."""
+    """A name that may be imported, since notebooks import more than they use: using it raises an error with advice."""
 
     def __call__(cls, *args: object, **kwargs: object) -> object:
         raise Refused(cls.__doc__ or "")
@@ -39,7 +39,7 @@ class RefusedName(type):
 
 
 class MusterFinder(MetaPathFinder):
-    """Finds every module of the table, and refuses the others of those packages by name."""
+    """Finds every module of the table of names, and refuses other modules of those packages by name."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -75,12 +75,12 @@ def _found(name: str, where: str) -> object:
 
 def _missing(module: str, names: Sequence[str]) -> object:
     def __getattr__(name: str) -> object:
-        # `import azureml.core.run` asks the package for the module first.
+        # `import azureml.core.run` first looks for the module as an attribute of the package.
         if name.startswith("__") or f"{module}.{name}" in MODULES:
             raise AttributeError(name)
         if f"{module}.{name}" in REFUSED and name[:1].isupper():
             return RefusedName(name, (), {"__doc__": refusal(f"{module}.{name}", verb="used")})
-        # Of an AttributeError `from … import …` would drop the text.
+        # `from … import …` would drop the text of an AttributeError.
         raise Refused(refusal(f"{module}.{name}", names), name=f"{module}.{name}")
 
     return __getattr__

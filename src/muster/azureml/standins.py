@@ -1,4 +1,4 @@
-"""Names that submission scripts import and that have little to do here: credentials, telemetry, versions."""
+"""Names that submission scripts import and that do little here: credentials, telemetry, versions."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from muster.sdk.connected import Connected
 from muster.sdk.run import Run
 
 VERSION = "1.60.0"
-"""Of the v1 SDK whose names these are."""
+"""The version of the v1 SDK whose names these are."""
 VERSION_2 = "1.35.2"
-"""Of the package `azure-ai-ml` whose names `muster.ml` has."""
+"""The version of the package `azure-ai-ml` whose names `muster.ml` has."""
 DEFAULT_CPU_IMAGE = "mcr.microsoft.com/azureml/openmpi4.1.0-ubuntu22.04"
 DEFAULT_GPU_IMAGE = "mcr.microsoft.com/azureml/openmpi4.1.0-cuda11.8-cudnn8-ubuntu22.04"
 
 
 class NoCredential:
-    """Accepted and not used: who you are to Muster is decided by its token."""
+    """Accepted and not used: Muster's own token identifies the user."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         pass
 
     def get_token(self, *scopes: str, **kwargs: Any) -> str:
-        """Scripts ask for one to see whether they are signed in."""
+        """Scripts call this to check whether they are signed in."""
         return ""
 
     def get_authentication_header(self) -> dict[str, str]:
-        """Scripts put it on requests of their own to Azure."""
+        """Scripts add it to their own requests to Azure."""
         return {}
 
 
 def get_bearer_token_provider(*args: Any, **kwargs: Any) -> Callable[[], str]:
-    """What asks a credential for its token."""
+    """A function that returns the credential's token."""
     return str
 
 
 class ContainerRegistry:
-    """Where an image comes from; passwords are kept with `muster secret set`."""
+    """The registry of an image; its password is set with `muster secret set`."""
 
     def __init__(self) -> None:
         self.address: str | None = None
@@ -57,12 +57,12 @@ def get_run(experiment: Any, run_id: str, rehydrate: bool = True) -> Run:
 
 
 def get_portal_url(run: Any) -> str:
-    """How to see a run of MLflow's from a terminal."""
+    """The command that shows an MLflow run in a terminal."""
     return f"muster show {run.info.run_id}"
 
 
 class ResourceConfiguration:
-    """What a model's service is given; deployments of Muster say it themselves."""
+    """The resources of a model's service; here a deployment sets its own."""
 
     def __init__(self, cpu: float | None = None, memory_in_gb: float | None = None, gpu: int | None = None) -> None:
         self.cpu = cpu
@@ -71,7 +71,7 @@ class ResourceConfiguration:
 
 
 class DataReferenceConfiguration:
-    """v1's oldest way to name a folder of a datastore; what it means is said where it is used."""
+    """v1's oldest way to name a folder of a datastore: using it raises an error with the current way."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise JobError(
@@ -81,7 +81,7 @@ class DataReferenceConfiguration:
 
 
 class DataType:
-    """Types of columns; pandas finds them by itself where a file is read."""
+    """Types of columns; pandas finds them itself when it reads a file."""
 
     @staticmethod
     def to_string(*args: Any) -> str:

@@ -27,7 +27,7 @@ class Tensorboard:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, start_browser: bool = False) -> str:
-        """Start it; returns where it is."""
+        """Start TensorBoard; returns its address."""
         if self._process is None:
             words = ["tensorboard", *(run.id for run in self._runs), "--port", str(self._port)]
             self._process = subprocess.Popen([sys.executable, "-m", "muster", *words])
@@ -36,7 +36,7 @@ class Tensorboard:
         return address
 
     def stop(self) -> None:
-        """Stop it."""
+        """Stop TensorBoard."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -49,7 +49,7 @@ class Tensorboard:
 
 
 def _free_port(wanted: int) -> int:
-    """The wanted port, or another one where that is taken."""
+    """The wanted port, or another one if it is taken."""
     for port in (wanted, 0):
         with socket.socket() as tried:
             try:

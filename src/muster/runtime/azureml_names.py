@@ -1,4 +1,4 @@
-"""Which name of Azure ML's Python packages is what in Muster where a job is submitted; ranks have stand-ins."""
+"""What the names of Azure ML's Python packages stand for in Muster when a job is submitted; ranks have stand-ins."""
 
 import difflib
 from typing import Iterable, Mapping
@@ -201,17 +201,17 @@ MODULES: Mapping[str, Mapping[str, str]] = {
         ),
     },
 }
-"""A module's names and where each is found; `module:name` where it is called something else."""
+"""A module's names and where each is found; `module:name` if it has another name there."""
 
 WHOLE = {
     "azure.ai.ml": "muster.ml",
     "azure.ai.ml.constants": "muster.ml.constants",
     "azure.ai.ml.entities": "muster.ml.entities",
 }
-"""Modules that are one of Muster's under another name."""
+"""Modules that stand for a whole module of Muster."""
 
 SHARED = ("azure", "azure.ai", "azure.core", "azure.core.exceptions")
-"""Packages that others live in too: an installed one stays what it is."""
+"""Packages that other software also uses: an installed one is kept."""
 
 _SWEEPS = "Muster has no sweeps yet; submit one job for each set of parameters"
 _PIPELINES = "Muster has no pipelines yet; submit the steps one after the other, and pass their outputs on"
@@ -316,11 +316,11 @@ REFUSED: Mapping[str, str] = {
     ),
     "azure.ai.ml.load_model_package": "an endpoint serves a model as it is; docs/endpoints.md",
 }
-"""What has no counterpart, by the longest name that fits, and what to do instead."""
+"""Names without a counterpart, and what to do instead; the longest name that fits is used."""
 
 
 def refused_module(name: str) -> bool:
-    """Whether a module has no counterpart, and what to do instead is known."""
+    """Whether a module has no counterpart, but advice on what to do instead."""
     return any(name == prefix or name.startswith(f"{prefix}.") for prefix in REFUSED)
 
 

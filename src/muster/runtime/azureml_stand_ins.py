@@ -1,7 +1,7 @@
-"""The modules of `azureml` inside a run: each that a submission script finds is there.
+"""The modules of `azureml` inside a run: all that a submission script can import exist here too.
 
-Runs, data, models, secrets and errors mean the run. What belongs to the submission can be imported, as scripts that are
-submitted and trained in one file do, and says when it is used that a rank is no place for it.
+Runs, data, models, secrets and errors are those of the run. Names for submitting jobs can be imported, as scripts that
+submit and train in one file do; using one raises an error that says to use it outside a run.
 """
 
 import importlib
@@ -17,11 +17,11 @@ from muster.runtime.run import Run
 from muster.runtime.workspace import Keyvault, Workspace
 
 VERSION = "1.60.0"
-"""Of the SDK whose names these are."""
+"""The version of the SDK whose names these are."""
 
 
 class Credential:
-    """Accepted and not used: a rank is who its run is."""
+    """Accepted and not used: a rank has the identity of its run."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         pass
@@ -39,7 +39,7 @@ def get_run(*args: Any, **kwargs: Any) -> Run:
 
 
 def get_portal_url(*args: Any, **kwargs: Any) -> str:
-    """How to see the run from a terminal."""
+    """The command that shows the run in a terminal."""
     return Run.get_context().get_portal_url()
 
 
@@ -63,14 +63,14 @@ _HERE: Mapping[str, Any] = {
 
 
 def find(name: str) -> Optional[ModuleSpec]:
-    """Where a module of `azureml` comes from that nobody else has; None for one that Muster does not know either."""
+    """The spec of a module of `azureml` that is not installed; None for one that Muster does not know either."""
     if name in MODULES:
         return ModuleSpec(name, _Loader(), is_package=True)
     return ModuleSpec(name, _Refusing()) if refused_module(name) else None
 
 
 class _Loader(Loader):
-    """Makes a module of the table."""
+    """Makes a module from the table of names."""
 
     def create_module(self, spec: ModuleSpec) -> Optional[ModuleType]:
         return None
@@ -82,13 +82,13 @@ class _Loader(Loader):
 
 
 class _Refusing(Loader):
-    """Says what to do instead of importing a module that is none of Muster's."""
+    """Refuses to import a module that Muster does not have, and says what to do instead."""
 
     def create_module(self, spec: ModuleSpec) -> Optional[ModuleType]:
         raise ModuleNotFoundError(refusal(spec.name), name=spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
-        """No module gets this far."""
+        """Never called: no module is created."""
 
 
 def _stand_in(name: str, where: str) -> Any:
@@ -106,10 +106,10 @@ def _stand_in(name: str, where: str) -> Any:
 
 def _missing(module: str) -> Callable[[str], Any]:
     def __getattr__(name: str) -> Any:
-        # `import azureml.core.run` asks the package for the module first.
+        # `import azureml.core.run` first looks for the module as an attribute of the package.
         if name.startswith("__") or "{}.{}".format(module, name) in MODULES:
             raise AttributeError(name)
-        # Of an AttributeError `from … import …` would drop the text.
+        # `from … import …` would drop the text of an AttributeError.
         raise ImportError(refusal("{}.{}".format(module, name), MODULES[module]), name=module)
 
     return __getattr__

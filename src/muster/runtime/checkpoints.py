@@ -7,7 +7,7 @@ from typing import Any, Optional
 
 
 def publish(folder: Path, path: Any, step: Optional[int] = None) -> Path:
-    """Make a file or folder visible as a checkpoint, whole or not at all; returns where it lies then."""
+    """Make a file or folder visible as a checkpoint, whole or not at all; returns its path."""
     source = Path(path)
     if not source.exists():
         raise FileNotFoundError("there is no checkpoint {}".format(source))
@@ -28,7 +28,7 @@ def publish(folder: Path, path: Any, step: Optional[int] = None) -> Path:
     _sync_tree(staged)
     target = folder / name
     if target.is_dir():
-        # A folder cannot replace one that holds something.
+        # A rename cannot replace a folder that is not empty.
         _remove(target)
     staged.replace(target)
     _sync(folder)

@@ -1,4 +1,4 @@
-"""Runs below the run of this process, as v1 scripts make them: kept through the address that MLflow's clients use."""
+"""Child runs of this process's run, as v1 scripts make them, logged through the address for MLflow's clients."""
 
 import json
 import os
@@ -16,7 +16,7 @@ _TIMEOUT_S = 60.0
 
 
 class ChildRun:
-    """A run of its own, whose parent is the run of this process; it ends with `complete()` or its `with`."""
+    """A run whose parent is the run of this process; it ends with `complete()` or at the end of its `with`."""
 
     def __init__(self, parent: str, name: str = "") -> None:
         tags = [{"key": "mlflow.parentRunId", "value": parent}]
@@ -36,7 +36,7 @@ class ChildRun:
         self._root = info["artifact_uri"].split("mlflow-artifacts:/", 1)[-1]
 
     def log(self, name: str, value: Any, description: str = "", step: Optional[int] = None) -> None:
-        """Log a number; a text becomes a parameter."""
+        """Log a number; text becomes a parameter."""
         number = values.jsonable(value)
         if isinstance(number, (int, float)):
             body = {"key": name, "value": number, "timestamp": _now(), "step": 0 if step is None else int(step)}
@@ -75,7 +75,7 @@ class ChildRun:
         self._post("runs/update", {"status": "FINISHED", "end_time": _now()})
 
     def fail(self, error_details: Any = None, error_code: Optional[str] = None) -> None:
-        """End the run as one that went wrong."""
+        """End the run as failed."""
         self._post("runs/update", {"status": "FAILED", "end_time": _now()})
 
     def __enter__(self) -> "ChildRun":

@@ -43,7 +43,7 @@ class EventFile:
                 pass
 
     def _write_lost(self) -> None:
-        """Where there is room again, first how many events there was none for."""
+        """Write first how many events were lost while the disk was full."""
         if self._lost:
             self._write(json.dumps({"kind": "lost", "count": self._lost}).encode() + b"\n")
             self._lost = 0
@@ -53,7 +53,7 @@ class EventFile:
             self._fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o644)
             self._pid = os.getpid()
         if self._cut:
-            # A full disk cut the last line; readers skip it when it ends here.
+            # A full disk cut the last line short; ended here, readers skip it.
             line = b"\n" + line
         self._cut = os.write(self._fd, line) != len(line)
         if self._cut:
@@ -69,6 +69,6 @@ class EventFile:
             pass
 
     def _renew_lock(self) -> None:
-        # Another thread of the parent may have held it at the moment of the fork; what the parent lost, it says itself.
+        # Another thread of the parent may have held the lock during the fork; the parent reports its own losses.
         self._lock = threading.Lock()
         self._lost = 0

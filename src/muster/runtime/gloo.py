@@ -1,4 +1,4 @@
-"""Gloo's threads, which PyTorch leaves behind: when they rest, a process may fork or end."""
+"""Gloo's threads, which PyTorch leaves behind: once they are idle, a process may fork or end."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _LOOKS = 3
 
 
 def wait_for_gloo() -> None:
-    """Until Gloo's threads rest: one that still puts down its last tensors when Python is gone aborts the process.
+    """Wait until Gloo's threads are idle: one that frees its last tensors after Python has ended aborts the process.
 
-    They outlive the process group where DDP was used, and PyTorch has nothing to wait for. A thread that waits for
-    Python gets it in the pauses here, so one that sleeps at several looks in a row has nothing left to do.
+    They outlive the process group if DDP was used, and PyTorch has no call that waits for them. A thread that waits
+    for the GIL gets it in the pauses here, so one that sleeps at several looks in a row has nothing left to do.
     """
     if not _THREADS.is_dir():
         time.sleep(_BLINDLY_S)
@@ -28,12 +28,12 @@ def wait_for_gloo() -> None:
 
 
 def gloo_rests(threads: Path) -> bool:
-    """Whether none of them is at work."""
+    """Whether none of Gloo's threads is busy."""
     for thread in threads.iterdir():
         try:
             name, _, rest = (thread / "stat").read_text().partition("(")[2].rpartition(")")
         except OSError:
-            # It has ended.
+            # The thread has ended.
             continue
         if name == "pt_gloo_runloop" and not rest.lstrip().startswith("S"):
             return False

@@ -1,10 +1,10 @@
-"""The one way into a rank's process: what each of its Pythons runs before the user's code (docs/launch-contract.md).
+"""The only code that enters a rank's processes: each Python runs it before the user's code (docs/launch-contract.md).
 
 The agent copies this file as `sitecustomize.py` into the folder that comes first on PYTHONPATH, so `site` imports it.
 `MUSTER_HOOKS` names the parts to install, such as `stacks`: modules of `parts/` with a function `install()`. Nothing
-here may fail a script or take noticeable time: it imports no package, not even `muster`, because a script may have a
+here may break a script or take noticeable time: it imports no package, not even `muster`, because a script may have a
 module of that name. A part that fails is left out with one line on standard error, here and in all child processes.
-The `sitecustomize` that would have run without Muster runs last, as if this one were not there.
+The `sitecustomize` that would have run without Muster runs last, as if this one did not exist.
 """
 
 import os
@@ -27,7 +27,7 @@ def _install(names: str, folder: str) -> None:
             _load("_muster_parts." + name, folder).install()
         except Exception as error:
             failed.append(name)
-            # Without standard error, print would take standard output.
+            # Without standard error, print would use standard output.
             if sys.stderr is not None:
                 print("muster: the hook {!r} is left out: {!r}".format(name, error), file=sys.stderr)
     if failed:
@@ -35,7 +35,7 @@ def _install(names: str, folder: str) -> None:
 
 
 def _load(name: str, *folders: str) -> "ModuleType":
-    """Import a module from these folders alone; the same one again is not imported twice."""
+    """Import a module from these folders only, and only once."""
     if name in sys.modules:
         return sys.modules[name]
     spec = PathFinder.find_spec(name, folders)
@@ -51,7 +51,7 @@ def _load(name: str, *folders: str) -> "ModuleType":
 
 
 def _run_next(here: str) -> None:
-    """Run the sitecustomize that this one hides, if there is one further on; it takes this one's name."""
+    """Run the sitecustomize that this one hides, if the path has another; it takes this one's name."""
     if here not in sys.path:
         return
     rest = sys.path[sys.path.index(here) + 1 :]
@@ -65,6 +65,6 @@ if __name__ == "sitecustomize":
     try:
         _install(os.environ.get(_VARIABLE, ""), os.path.join(_here, "muster", "runtime", "parts"))  # noqa: PTH118
     except Exception:
-        # Standard error may be a pipe that nobody reads any more.
+        # Standard error may be a pipe whose reader has ended.
         pass
     _run_next(_here)

@@ -1,6 +1,6 @@
-"""What v1 scripts do with workspaces, data and models inside a run, where no server is asked.
+"""Workspaces, data and models of v1 scripts inside a run, without calls to a server.
 
-Inputs are found by name, models are registered through the run; everything else says what to do instead.
+Inputs are found by name, models are registered through the run; anything else raises an error with advice.
 """
 
 import importlib
@@ -16,7 +16,7 @@ from muster.runtime.workspace import Workspace, unavailable
 
 
 class _Elsewhere(type):
-    """Of a name that scripts import and that has no meaning inside a run: using it says so."""
+    """The type of a name that has no meaning inside a run: it can be imported, and using it raises an error."""
 
     hint = "Do it where the job is submitted, with `muster`."
 
@@ -30,7 +30,7 @@ class _Elsewhere(type):
 
 
 def elsewhere(name: str) -> type:
-    """What `from azureml.core import NAME` gives inside a run, where it is submission's."""
+    """What `from azureml.core import NAME` gives inside a run for a name that is for submitting jobs."""
     return _Elsewhere(name, (), {"__doc__": "Has no meaning inside a run."})
 
 
@@ -63,14 +63,14 @@ class InputDataset:
 
     def __init__(self, name: str, path: str = "") -> None:
         self.name = name
-        # v1 passes a dataset's id in the arguments, where a path stands here.
+        # v1 passes a dataset's id in the arguments; here it is a path.
         found = path or (name if "/" in name and Path(name).exists() else _input(name))
         if not Path(found).exists():
             raise MusterError("{} is not on this node".format(found), "Give it to the job as an input.")
         self._path = Path(found)
 
     def download(self, target_path: Optional[str] = None, overwrite: bool = False) -> List[str]:
-        """The files' paths; they are on the node already, so nothing is copied unless a folder is given."""
+        """The paths of the files; they are on the node, so they are only copied if a folder is given."""
         files = self._files()
         if target_path is None:
             return [str(file) for file in files]
@@ -111,7 +111,7 @@ class InputDataset:
 
 
 class InputPath(str):
-    """The path of an input, which v1 scripts take for a text or for a dataset."""
+    """The path of an input, which v1 scripts use as text or as a dataset."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -120,7 +120,7 @@ class InputPath(str):
 
 
 class MountedDataset:
-    """What `dataset.mount()` gives: the path is there already."""
+    """The result of `dataset.mount()`: the path exists already."""
 
     def __init__(self, path: str) -> None:
         self.mount_point = path
@@ -154,7 +154,7 @@ class Model:
         description: Optional[str] = None,
         **kwargs: Any,
     ) -> PendingModel:
-        """Keep a local file or folder with the run and register it; it gets its version when the files are kept."""
+        """Keep a local file or folder with the run and register it; it gets its version once the files are stored."""
         run, source = Run.get_context(), Path(model_path)
         if not source.exists():
             raise MusterError("there is no file or folder {}".format(model_path), "Correct model_path.")
@@ -167,13 +167,13 @@ class Model:
 
     @staticmethod
     def get_model_path(model_name: str, version: Optional[int] = None, _workspace: Any = None) -> str:
-        """Where the model is that the job serves under this name, or has as an input of it."""
+        """The path of the model that the job serves under this name, or has as an input of this name."""
         served: Dict[str, str] = json.loads(os.environ.get("MUSTER_MODEL_PATHS") or "{}")
         return served[model_name] if model_name in served else _input(model_name)
 
 
 class Datastore(metaclass=_Elsewhere):
-    """Datastores are reached where the job is submitted."""
+    """Datastores are used where the job is submitted."""
 
     hint = "Give the script its data as inputs (`run.input_datasets`), and write results as outputs."
 
@@ -191,7 +191,7 @@ def _one_path(path: Any) -> str:
 
 def _input(name: str) -> str:
     known: Dict[str, str] = Run.get_context().input_datasets
-    # A data asset that is an input under another name is looked for by its own, too.
+    # A data asset can be an input under another name; it is also found by its own.
     assets: Dict[str, str] = json.loads(os.environ.get("MUSTER_ASSETS") or "{}")
     given = [assets.get(candidate, "") for candidate in (name, name.replace(" ", "-"))]
     for candidate in (name, name.replace("-", "_"), name.replace(" ", "_"), *given):

@@ -1,4 +1,4 @@
-"""Which rank this process is, as its launcher says in the environment."""
+"""Which rank this process is, from its launcher's environment variables."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Mapping, Tuple
 
 @dataclass(frozen=True)
 class RankInfo:
-    """Which rank this process is, as its launcher says."""
+    """Which rank this process is, according to its launcher."""
 
     rank: int = 0
     size: int = 1
@@ -35,7 +35,7 @@ def rank_info(environ: Mapping[str, str]) -> RankInfo:
 
 
 def _refuse_one_for_each_node(environ: Mapping[str, str]) -> None:
-    """Each node would train by itself, and nobody would notice."""
+    """Refuse one process per node without a launcher: each node would train alone, unnoticed."""
     nodes = environ.get("WORLD_SIZE", "1")
     if "RANK" in environ and nodes != "1":
         raise ValueError(
@@ -46,7 +46,7 @@ def _refuse_one_for_each_node(environ: Mapping[str, str]) -> None:
 
 
 def meeting_point(info: RankInfo, environ: Mapping[str, str]) -> Tuple[str, int]:
-    """Where rank 0 listens; a bare `mpirun` on one machine needs to say nothing."""
+    """The address where rank 0 listens; a bare `mpirun` on one machine need not set it."""
     host = environ.get("MASTER_ADDR")
     if host is None:
         if info.local_size != info.size:

@@ -1,7 +1,7 @@
 """`Run.get_context()`: metrics, files, tags and progress from inside a training script.
 
 Inside a rank every call appends to a file that the node's agent ships, so it never waits for a server. Outside a run
-the same calls print. A disk that is full costs one warning on standard error; only misuse raises.
+the same calls print. A full disk causes one warning on standard error; only misuse raises.
 """
 
 import atexit
@@ -27,7 +27,7 @@ from muster.runtime.workspace import Workspace, unavailable
 
 _REMEMBERED_POINTS = 10_000
 SECRET_VARIABLE = "SECRET_"
-"""Before the names of variables by which a job is given secrets."""
+"""The prefix of the variables that hold a job's secrets."""
 
 
 class Run:
@@ -48,7 +48,7 @@ class Run:
         self._stop_file = environ.get("MUSTER_STOP_FILE", "")
         self.checkpoint_dir = _path(environ, "MUSTER_CHECKPOINT_DIR")
         self.resume_dir = _path(environ, "MUSTER_RESUME_DIR")
-        """What the last published checkpoint holds; None where there is none."""
+        """The folder of the last published checkpoint; None if there is none."""
         self._inputs = _named(environ, "MUSTER_INPUT_")
         self._outputs = _named(environ, "MUSTER_OUTPUT_")
         self._metrics: Dict[str, Deque[Any]] = {}
@@ -58,7 +58,7 @@ class Run:
 
     @staticmethod
     def get_context(allow_offline: bool = True) -> "Run":
-        """The run of this process; outside a run one that prints (or an error with `allow_offline=False`)."""
+        """The run of this process; outside a run, one that prints (or an error with `allow_offline=False`)."""
         with Run._creation:
             if Run._current is None:
                 if os.environ.get("MUSTER_RUN_ID"):
@@ -109,7 +109,7 @@ class Run:
         self._metric("image", name, stored)
 
     def get_metrics(self, name: Optional[str] = None) -> Dict[str, Any]:
-        """What this process logged: the value, or the list of the last 10,000 where there were several."""
+        """What this process logged: the value, or a list of the last 10,000 if there were several."""
         chosen = [name] if name is not None else list(self._metrics)
         points = {key: list(self._metrics[key]) for key in chosen if key in self._metrics}
         return {key: found[0] if len(found) == 1 else found for key, found in points.items()}
@@ -151,7 +151,7 @@ class Run:
         description: Optional[str] = None,
         **kwargs: Any,
     ) -> "PendingModel":
-        """Register a file or folder of the run as a model; it gets its version when the run's files are kept."""
+        """Register a file or folder of the run as a model; it gets its version once the run's files are stored."""
         path = check_name(model_path if model_path is not None else model_name)
         if not isinstance(model_name, str) or not model_name:
             raise TypeError("a model's name is a text, not {!r}".format(model_name))
@@ -197,11 +197,11 @@ class Run:
         self.upload_file("metrics/{}.json".format(_file_stem(name)), io.BytesIO(text.encode()))
 
     def add_properties(self, properties: Mapping[str, Any]) -> None:
-        """Kept as tags: here a run has tags alone."""
+        """Add the properties as tags: here a run has only tags."""
         self.set_tags(properties)
 
     def get_details(self) -> Dict[str, Any]:
-        """What this process knows of the run, under v1's keys."""
+        """What this process knows about the run, under v1's keys."""
         return {"runId": self.id, "status": self.get_status(), "properties": {}, "tags": self.get_tags()}
 
     def get_status(self) -> str:
@@ -212,7 +212,7 @@ class Run:
     description: Optional[str] = None
 
     def get_properties(self) -> Dict[str, str]:
-        """The tags, among which `add_properties` keeps what it is given."""
+        """The tags, which include those from `add_properties`."""
         return dict(self.get_tags())
 
     properties = property(get_properties)
@@ -250,18 +250,18 @@ class Run:
         shutil.copyfile(str(source), str(target))
 
     def remove_tags(self, tags: Iterable[str]) -> None:
-        """Tags that this process put on the run become empty."""
+        """Empty tags that this process put on the run."""
         for key in tags:
             self.tag(key, "")
 
     def get_children(self, **kwargs: Any) -> List[Any]:
-        """The runs that this process made below its own."""
+        """The child runs that this process made."""
         return list(self._children)
 
     def create_children(
         self, count: Optional[int] = None, tag_key: Optional[str] = None, tag_values: Any = None
     ) -> List[Any]:
-        """Several runs below this one; with `tag_key` one for each value of that tag."""
+        """Create several child runs; with `tag_key`, one for each value of that tag."""
         given = list(tag_values) if tag_values is not None else [None] * (count or 0)
         made = [self.child_run() for _ in given]
         for index, child in enumerate(made):
@@ -276,7 +276,7 @@ class Run:
         raise unavailable("cancel", "`muster cancel {}` stops the run; here, end the process.".format(self.id))
 
     def get_portal_url(self) -> str:
-        """How to see the run from a terminal."""
+        """The command that shows the run in a terminal."""
         return "muster show {}".format(self.id)
 
     def get_tags(self) -> Dict[str, str]:
@@ -284,18 +284,18 @@ class Run:
         return dict(self._tags)
 
     def progress(self, done: float, total: Optional[float] = None, unit: str = "") -> None:
-        """Say how far this rank is, for progress bars and estimates of the time left."""
+        """Report this rank's progress, for progress bars and estimates of the remaining time."""
         end = None if total is None else values.jsonable(values.plain(total))
         self._emit({"kind": "progress", "done": values.jsonable(values.plain(done)), "total": end, "unit": str(unit)})
 
     def should_stop(self) -> bool:
-        """Whether the run is being stopped: save what matters and leave; the grace period has begun."""
+        """Whether the run is being stopped: save what matters and exit, since the grace period has begun."""
         return bool(self._stop_file) and Path(self._stop_file).exists()
 
     def publish_checkpoint(self, path: Any, step: Optional[int] = None) -> None:
-        """Publish a checkpoint: a file or folder that is complete. A further attempt of the run resumes from it.
+        """Publish a checkpoint: a complete file or folder. The next attempt of the run resumes from it.
 
-        It is published under its own name, or as `step_N` where a step is given. What lies in `checkpoint_dir`
+        It is published under its own name, or as `step_N` if a step is given. What is in `checkpoint_dir`
         already is renamed, anything else is copied.
         """
         if self.checkpoint_dir is not None:
@@ -303,30 +303,30 @@ class Run:
 
     @property
     def input_datasets(self) -> Dict[str, str]:
-        """Where the run's inputs are, by name: paths that are datasets, too."""
-        # Not with this module: a rank that only logs does without.
+        """The paths of the run's inputs by name; they are also datasets."""
+        # Imported here, since a rank that only logs does not need it.
         dataset = importlib.import_module("muster.runtime.inside").InputPath
         return {name: dataset(path) for name, path in self._inputs.items()}
 
     def child_run(self, name: Optional[str] = None, run_id: Optional[str] = None, outputs: Any = None) -> Any:
-        """A run below this one, for results of its own; it ends with `complete()`, or with its `with`."""
+        """Create a child run with results of its own; it ends with `complete()`, or at the end of its `with`."""
         made = importlib.import_module("muster.runtime.children").ChildRun(self.id, name or "")
         self._children.append(made)
         return made
 
     @property
     def output_datasets(self) -> Dict[str, str]:
-        """Where the run's outputs belong, by name."""
+        """The paths for the run's outputs, by name."""
         return dict(self._outputs)
 
     def flush(self, timeout_seconds: int = 300) -> None:
-        """Nothing is held back: every call has already written what it was given."""
+        """Does nothing: every call has already written its data."""
 
     def complete(self) -> None:
         """Kept for v1 scripts: a run completes when its processes end with exit code 0."""
 
     def fail(self, error_details: Any = None, error_code: Optional[str] = None) -> None:
-        """Make this process end with exit code 1, whatever it does from here on."""
+        """Make this process end with exit code 1, whatever it does from now on."""
         if error_details is not None:
             print("Run.fail: {}".format(error_details), file=sys.stderr, flush=True)
         if not self._failed:
@@ -395,7 +395,7 @@ class RunExperiment:
 
     @property
     def workspace(self) -> Any:
-        """What a rank can say of its workspace; using what needs the server raises an error that says what to do."""
+        """The workspace as far as a rank knows it; what needs the server raises an error that says what to do."""
         return Workspace()
 
     def __str__(self) -> str:
@@ -403,7 +403,7 @@ class RunExperiment:
 
 
 class PendingModel:
-    """A model that will be registered when the run's files are kept; its version is not known before."""
+    """A model that is registered once the run's files are stored; its version is not known before."""
 
     def __init__(self, name: str, path: str, tags: Dict[str, str]) -> None:
         self.name = name
@@ -427,7 +427,7 @@ def _file_stem(name: str) -> str:
 
 
 def _exit_badly(pid: int) -> None:
-    # Only the process that called fail: a forked child inherits the exit handlers.
+    # Only in the process that called fail: forked children inherit exit handlers.
     if os.getpid() == pid:
         for stream in (sys.stdout, sys.stderr):
             try:

@@ -1,4 +1,4 @@
-"""Puts files under a name where the agent picks them up."""
+"""Puts files under a name into the folder from which the agent uploads them."""
 
 import os
 import shutil
@@ -25,12 +25,12 @@ def check_name(name: str) -> str:
 
 
 def put(folder: Path, name: str, source: Source) -> None:
-    """Copy a file or stream to `folder/name` so that it is never seen half; a disk that refuses is warned about."""
+    """Copy a file or stream to `folder/name` so that it is never seen in part; a disk error causes a warning."""
     target = folder / check_name(name)
     if isinstance(source, (str, os.PathLike)) and not Path(source).is_file():
         raise FileNotFoundError("no file {!r} to upload as {!r}".format(os.fspath(source), name))
     try:
-        # In the same folder, which may be a mount of its own; the agent leaves out what is still being written.
+        # In the same folder, which may be a separate mount; the agent skips unfinished files.
         _copy(source, target, folder / UNFINISHED)
     except OSError as error:
         print("muster: {!r} was not uploaded: {}".format(name, error), file=sys.stderr, flush=True)

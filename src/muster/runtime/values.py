@@ -1,4 +1,4 @@
-"""Values as they are logged: numbers of any library become plain ones, and JSON can carry all of them.
+"""Values as they are logged: numbers of any library become plain ones that JSON can hold.
 
 JSON has no NaN and no infinities. They are written as the texts "NaN", "Infinity" and "-Infinity", and `restore`
 turns these texts back into floats.
@@ -17,7 +17,7 @@ _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 def plain(value: Any) -> Scalar:
     """A Python scalar from a scalar of Python, numpy, torch, tensorflow …; TypeError for anything else."""
     if isinstance(value, (bool, int, float, str)):
-        # A subclass (numpy.float64, an IntEnum) prints in its own way.
+        # A subclass (numpy.float64, an IntEnum) would print differently.
         return _base(value)
     item = getattr(value, "item", None)
     if callable(item):

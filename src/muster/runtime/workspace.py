@@ -8,9 +8,9 @@ from muster.errors import MusterError
 
 
 class Workspace:
-    """The workspace as a rank sees it: its name, and nothing that would need the server."""
+    """The workspace as a rank sees it: its name, and nothing that needs the server."""
 
-    # What the workspace says of itself where a job is submitted, too.
+    # The same values as those of the workspace where a job is submitted.
     subscription_id = resource_group = ""
     location = "local"
 
@@ -28,7 +28,7 @@ class Workspace:
         return Keyvault()
 
     def get_mlflow_tracking_uri(self) -> str:
-        """Where MLflow's clients log: to this run."""
+        """The address for MLflow's clients, which log to this run."""
         return os.environ.get("MLFLOW_TRACKING_URI", "")
 
     def __getattr__(self, name: str) -> Any:
@@ -45,7 +45,7 @@ class Keyvault:
     """The secrets that the job was given."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        # Not with this module, which the run's own imports.
+        # Imported here, since the run's module imports this one.
         self._run = importlib.import_module("muster.runtime.run").Run.get_context()
 
     def get_secret(self, name: str) -> Any:
@@ -59,5 +59,5 @@ class Keyvault:
 
 
 def unavailable(what: str, hint: str) -> MusterError:
-    """The error of what needs the server."""
+    """The error of a call that needs the server."""
     return MusterError("a rank does not talk to the server, so {} is not available inside a run".format(what), hint)

@@ -1,1 +1,1 @@
-"""What can be put into a rank's process before the user's code, a module each: see `muster.runtime.hook`."""
+"""Parts that run in a rank's processes before the user's code, one module each: see `muster.runtime.hook`."""

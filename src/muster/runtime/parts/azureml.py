@@ -1,7 +1,7 @@
-"""`azureml.core` for scripts that import it: Muster's run, where the real package is not installed.
+"""`azureml.core` for scripts that import it: Muster's run, if the real package is not installed.
 
-The finder stands last, so each module of an installed `azureml` is found before; nothing is
-imported until it is asked for.
+The finder is the last one, so the modules of an installed `azureml` are found first; nothing is imported before it is
+needed.
 """
 
 import sys
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class StandIns:
-    """Finds the modules below `azureml` that nobody else has."""
+    """Finds the modules below `azureml` that are not installed."""
 
     @staticmethod
     def find_spec(name: str, path: "Optional[Sequence[str]]" = None, target: object = None) -> "Optional[ModuleSpec]":
@@ -25,5 +25,5 @@ class StandIns:
 
 
 def install() -> None:
-    """Offer the stand-ins to whatever this process imports later."""
+    """Offer the stand-ins to later imports in this process."""
     sys.meta_path.append(StandIns)

@@ -1,8 +1,8 @@
 """How long a rank waits for data, for every `DataLoader` of PyTorch and every `tf.data` iterator of a Python loop.
 
-The time that the main thread spends in an iterator's `__next__` is a wait; the rest, from the first question on, is
-what it does with the batches. Both are written to the file of the rank's metrics every few seconds and at its end. It
-costs two looks at the clock for each batch.
+The time that the main thread spends in an iterator's `__next__` is waiting; the rest, from the first call on, is work
+with the batches. Both are written to the rank's metrics every few seconds and at the end. The cost is two readings of
+the clock per batch.
 """
 
 import os
@@ -21,12 +21,12 @@ _ITERATORS = {
 }
 _EVERY_S = 10.0
 _LEAST_S = 1.0
-"""What is shorter in all is not told."""
+"""Shorter totals are not reported."""
 _LINE = '{"kind": "metric", "type": "scalar", "name": "muster/loader_%s_s", "value": %.3f, "step": null, "at": %.3f}\n'
 
 
 class _Wait:
-    """What has been waited in this process so far."""
+    """The time waited in this process so far."""
 
     def __init__(self) -> None:
         self.inside = False
@@ -39,7 +39,7 @@ class _Wait:
 
     def add(self, asked: float, ready: float) -> None:
         if self._pid != os.getpid():
-            # A fork: what the parent waited is its own.
+            # After a fork the parent's waits do not count here.
             self._begin()
         if not self._began:
             self._began = self._told = asked
@@ -65,12 +65,12 @@ class _Wait:
             finally:
                 os.close(file)
         except (OSError, KeyError):
-            # Never a reason for a script to stop.
+            # This must never stop a script.
             pass
 
 
 class _Finder:
-    """Steps in when one of these modules is imported."""
+    """Wraps the iterators when one of these modules is imported."""
 
     def __init__(self, main: int) -> None:
         self._main = main
@@ -107,7 +107,7 @@ def _timed(take: "Callable[[Any], Any]", wait: _Wait, main: int) -> "Callable[[A
     from time import perf_counter as clock
 
     def __next__(self: "Any") -> "Any":
-        # What another thread fetches ahead keeps nobody waiting; one iterator may ask another.
+        # Prefetching in another thread is no wait; an iterator may call another one.
         if wait.inside or get_ident() != main:
             return take(self)
         wait.inside = True
@@ -122,6 +122,6 @@ def _timed(take: "Callable[[Any], Any]", wait: _Wait, main: int) -> "Callable[[A
 
 
 def install() -> None:
-    """Watch for the imports; it costs a look into a table for each of the others."""
+    """Watch for these imports; it costs every other import one lookup."""
     if os.environ.get("MUSTER_EVENTS_FILE"):
         sys.meta_path.insert(0, _Finder(get_ident()))

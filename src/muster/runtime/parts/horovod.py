@@ -1,8 +1,8 @@
-"""`horovod` in a rank: Muster's layer where a job asks for it, and Horovod itself beside the Keras that it knows.
+"""`horovod` in a rank: Muster's layer if the job asks for it, or Horovod itself with the Keras version it supports.
 
-`HOROVOD_COMPAT=1`: scripts that import `horovod` find `muster.horovod_compat`. The finder stands last, so an installed
-Horovod is found before. `HOROVOD_KERAS=tf_keras`: `keras` is tf_keras, because Horovod 0.28 imports that name and knows
-Keras 2 alone. Nothing is imported until it is asked for.
+`HOROVOD_COMPAT=1`: scripts that import `horovod` find `muster.horovod_compat`. The finder is the last one, so an
+installed Horovod is found first. `HOROVOD_KERAS=tf_keras`: `keras` is tf_keras, because Horovod 0.28 imports that name
+and supports only Keras 2. Nothing is imported before it is needed.
 """
 
 import os
@@ -33,7 +33,7 @@ class HorovodCompat:
 
 
 class KerasTwo:
-    """Finds `keras` and its modules as those of tf_keras, and looks after Horovod's callbacks."""
+    """Finds `keras` and its modules as those of tf_keras, and patches Horovod's callbacks."""
 
     @classmethod
     def find_spec(
@@ -66,7 +66,7 @@ class KerasTwo:
 
 
 class _SameModule:
-    """Loads a module that is there under another name."""
+    """Loads a module that exists under another name."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -83,7 +83,7 @@ class _SameModule:
 
 
 def _mend(callback: "Any") -> None:
-    """Present optimizers have the momentum as a number, which is part of the compiled step: it cannot be corrected."""
+    """In current optimizers the momentum is a number in the compiled step, so turn off its correction."""
     adjust = callback._adjust_learning_rate
 
     def adjust_what_can_be(self: "Any", epoch: float) -> None:
@@ -95,7 +95,7 @@ def _mend(callback: "Any") -> None:
 
 
 def install() -> None:
-    """Offer them to whatever this process imports later."""
+    """Offer the modules to later imports in this process."""
     if os.environ.get("HOROVOD_COMPAT", "") not in ("", "0"):
         sys.meta_path.append(HorovodCompat)
     if os.environ.get("HOROVOD_KERAS") == "tf_keras":

@@ -1,6 +1,6 @@
-"""`--local_rank` and `--local-rank` are one option: current launchers pass the second, older scripts know the first.
+"""Make `--local_rank` and `--local-rank` one option: current launchers pass the second, older scripts expect the first.
 
-A parser that knows only one spelling is given that one. Nothing is imported where neither was passed.
+A parser that knows only one spelling gets that one. Nothing is imported if neither was passed.
 """
 
 import sys

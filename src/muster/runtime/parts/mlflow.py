@@ -1,11 +1,11 @@
-"""What MLflow's client does otherwise in a rank, where scripts in wide use need it.
+"""Changes to MLflow's client in a rank that widely used scripts need.
 
-- `./model` is taken as the name of a model or folder, as it is where files go to a local folder: the part of the client
-  that sends files over HTTP refuses such a path.
-- A script that chooses a store of its own (a folder, a database, another server) gets runs there: the run that
+- `./model` is accepted as the name of a model or folder, as it is for a local folder: the client's code for sending
+  files over HTTP refuses such a path.
+- A script that chooses its own store (a folder, a database, another server) gets runs there: the run that
   `MLFLOW_RUN_ID` names is Muster's, and another store does not know it.
-- What is logged while no run is active belongs to Muster's run, also after one has ended (autologging ends the run that
-  it started): the client forgets `MLFLOW_RUN_ID` when it first uses it, and would make a run of its own.
+- Values logged while no run is active belong to Muster's run, also after a run has ended (autologging ends the run that
+  it started): the client forgets `MLFLOW_RUN_ID` after its first use, and would create a new run.
 - The address of an Azure ML workspace stands for the one that the rank already has.
 - No links to a run's page are printed: the rank's address ends with the attempt, and has no pages.
 - `log_model(model, "model")` keeps models of scikit-learn and PyTorch in the format of MLflow before 3.14, also where
@@ -27,7 +27,7 @@ _OWN = {name: os.environ.get(name) for name in (_ADDRESS, _RUN, _TOKEN)}
 
 
 class _Finder:
-    """Steps in when one of these modules is imported."""
+    """Changes these modules when they are imported."""
 
     def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "Any":
         change = _CHANGES.get(name)
@@ -136,13 +136,13 @@ def _keep_formats(module: "ModuleType") -> None:
 
 
 def _address() -> "Optional[str]":
-    """Where the client logs to; one that cannot say it is left alone."""
+    """The address that the client logs to; None if it cannot be found out."""
     ask = getattr(sys.modules.get("mlflow.tracking._tracking_service.utils"), "get_tracking_uri", None)
     return None if ask is None else str(ask())
 
 
 def _say(text: str) -> None:
-    # Without standard error, print would take standard output.
+    # Without standard error, print would use standard output.
     if sys.stderr is not None:
         print("muster: " + text, file=sys.stderr)
 
@@ -158,5 +158,5 @@ _CHANGES = {
 
 
 def install() -> None:
-    """Watch for the imports; it costs a lookup for each of the others."""
+    """Watch for these imports; it costs every other import one lookup."""
     sys.meta_path.insert(0, _Finder())

@@ -1,10 +1,10 @@
-"""Where every thread of a process is, on a signal: written to the rank's log even while it hangs outside Python.
+"""Dumps the stacks of all threads to the rank's log on a signal, even while the process hangs outside Python.
 
-The signal is a real-time one that nobody uses: SIGUSR1 and SIGUSR2 belong to batch systems and training frameworks,
-SIGQUIT to servers, which take it as a wish to end.
+The signal is an unused real-time one: SIGUSR1 and SIGUSR2 belong to batch systems and training frameworks, SIGQUIT
+to servers, which take it as a request to end.
 
-torchrun ends its processes itself once one has failed, before the keeper can ask: those write where they are when its
-SIGTERM comes, each to a file of its own in TMPDIR, because they share a log and would write into each other's lines.
+torchrun ends its processes itself once one has failed, before the keeper can ask for their stacks: they dump them when
+its SIGTERM comes, each to its own file in TMPDIR, because in a shared log their lines would mix.
 """
 
 import faulthandler
@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
 else:
-    # Without the names of signals as an enumeration, which take as long to make as all the rest.
+    # Without the enumeration of signal names, which takes as long to make as all the rest.
     import _signal as signal
 
 _PR_SET_PTRACER = 0x59616D61
@@ -23,10 +23,10 @@ _HIGH = 240
 
 
 def install() -> None:
-    """Have the signal answered by a dump; one that somebody handles or ignores already is left alone."""
+    """Dump the stacks on the signal; a signal that is already handled or ignored is left alone."""
     number = getattr(signal, "SIGRTMAX", 0) - 6
     if number > 0 and sys.stderr is not None and signal.getsignal(number) == signal.SIG_DFL:
-        # Standard error by its number: a file of our own would have to stay open in every process.
+        # Standard error by its number: a separate file would have to stay open in every process.
         faulthandler.register(number, file=2, all_threads=True, chain=False)
     _let_keeper_look()
     folder, rank = os.environ.get("TMPDIR"), os.environ.get("RANK", "")
@@ -35,7 +35,7 @@ def install() -> None:
 
 
 def _show_at_end(path: str) -> None:
-    """Have SIGTERM leave the stacks in a file, and then do what it does anyway."""
+    """Have SIGTERM write the stacks to a file before its usual effect."""
     if signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
         return
     import fcntl
@@ -45,21 +45,21 @@ def _show_at_end(path: str) -> None:
     except OSError:
         return
     try:
-        # Far from the numbers that scripts close and use again.
+        # Far from the descriptors that scripts close and reuse.
         kept = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, _HIGH)
     except OSError:
         return
     finally:
         os.close(opened)
     faulthandler.register(signal.SIGTERM, file=kept, all_threads=True, chain=True)
-    # What a process forks may be ended at any time, and is no rank.
+    # Forked children may be ended at any time, and are no ranks.
     os.register_at_fork(after_in_child=lambda: faulthandler.unregister(signal.SIGTERM))
 
 
 def _let_keeper_look() -> None:
-    """Where the kernel lets only parents read a process (Yama), let the keeper of the ranks read this one.
+    """If the kernel lets only parents read a process (Yama), let the keeper of the ranks read this one.
 
-    A rank that the keeper started itself has said so before it began.
+    A rank that the keeper started itself has allowed it before it began.
     """
     keeper = os.environ.get("MUSTER_KEEPER", "")
     if not keeper.isdigit() or int(keeper) == os.getppid():
@@ -70,7 +70,7 @@ def _let_keeper_look() -> None:
     except OSError:
         return
     if is_restricted:
-        # It takes milliseconds to load.
+        # Loading ctypes takes milliseconds.
         import ctypes
 
         ctypes.CDLL(None).prctl(_PR_SET_PTRACER, ctypes.c_ulong(int(keeper)), 0, 0, 0)
