@@ -1,1 +1,1 @@
-"""MLflow for ranks: a proxy on the loopback that takes what they log at once, and passes on what they ask."""
+"""MLflow for ranks: a proxy on the loopback that accepts what they log at once, and passes other calls on."""

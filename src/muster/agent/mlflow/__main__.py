@@ -13,7 +13,7 @@ from muster.wire.codec import from_json
 
 
 class Server(ThreadingHTTPServer):
-    """Says nothing of a rank that went away in the middle of a call."""
+    """Ignores ranks that disconnect in the middle of a call."""
 
     daemon_threads = True
 
@@ -23,7 +23,7 @@ class Server(ThreadingHTTPServer):
 
 
 def main() -> None:
-    """Serve until the agent ends, or closes this process's input."""
+    """Serve until the agent ends or closes this process's standard input."""
     parent = Parent(ended=end_own_group)
     request = from_json(ProxyRequest, parent.receive())
     handler = type("OneAttempt", (Handler,), {"proxied": Proxied(request)})

@@ -1,4 +1,4 @@
-"""A call that logs, as the lines that the in-run API would have written. Pure."""
+"""Translates logging calls into the events that the in-run API would have written. Pure."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _LARGEST = (1 << 63) - 1
 
 
 class Refused(ValueError):
-    """A call that MLflow's own server would refuse too."""
+    """A call that MLflow's own server would also refuse."""
 
 
 def of_call(call: str, body: Mapping[str, Json], now: float) -> list[Event] | None:
-    """The events of a call such as `runs/log-metric`; None for one that logs nothing."""
+    """The events of a call such as `runs/log-metric`; None for a call that logs nothing."""
     if call == "runs/log-metric":
         return [_metric(body, now)]
     if call == "runs/log-parameter":
@@ -37,7 +37,7 @@ def of_call(call: str, body: Mapping[str, Json], now: float) -> list[Event] | No
 
 
 def names_a_model(body: Mapping[str, Json]) -> bool:
-    """Whether metrics are linked to a model: they may be there already, which only the server knows."""
+    """Whether metrics are linked to a model: they may have been logged already, which only the server knows."""
     metrics = body.get("metrics")
     items = metrics if isinstance(metrics, list) else [body]
     return any(isinstance(item, Mapping) and item.get("model_id") for item in items)
@@ -93,7 +93,7 @@ def _number(item: Mapping[str, Json]) -> float | str:
 
 
 def _whole(value: Json, name: str, default: int) -> int:
-    """Clients in other languages send 64 bits as text."""
+    """A whole number; clients in other languages send 64-bit numbers as text."""
     try:
         found = default if value is None or value == "" else int(value)  # type: ignore[arg-type]
     except (OverflowError, TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""The agent's side: a socket for each attempt, and a proxy for those whose ranks speak MLflow."""
+"""The agent's part: a socket for each attempt, and a proxy process for attempts whose ranks use MLflow."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _STARTS = 20
 
 
 class Listener:
-    """One attempt's address. Nothing is started until somebody connects: most scripts never do."""
+    """One attempt's address. The proxy is started when a rank first connects: most scripts never do."""
 
     def __init__(self, attempt: Attempt, services: NodeServices, experiment: str) -> None:
         self._attempt = attempt
@@ -42,7 +42,7 @@ class Listener:
         self._lock = threading.Lock()
 
     def variables(self, rank: int) -> dict[str, str]:
-        """What a rank finds in its environment."""
+        """The environment variables of a rank."""
         port = self.socket.getsockname()[1]
         return {
             "MLFLOW_TRACKING_URI": f"http://127.0.0.1:{port}{RANK_PREFIX}{rank}",
@@ -52,7 +52,7 @@ class Listener:
         }
 
     def start(self) -> None:
-        """Have a process of its own serve the socket from now on."""
+        """Start a process that serves the socket from now on."""
         threading.Thread(target=self._keep_running, name="mlflow", daemon=True).start()
 
     def close(self) -> None:
@@ -64,7 +64,7 @@ class Listener:
             child.end(_END_S)
 
     def _keep_running(self) -> None:
-        """One that dies is started again: ranks would wait for it for minutes."""
+        """Restart a proxy that dies: ranks would wait for it for minutes."""
         for _ in range(_STARTS):
             child = self._started()
             if child is None:
@@ -96,7 +96,7 @@ class Listener:
 
 
 class Listeners:
-    """Those of all attempts of a node; only the loop's thread calls this."""
+    """The listeners of all attempts of a node; only the loop's thread may use this."""
 
     def __init__(self, selector: selectors.BaseSelector, close_later: Callable[[Callable[[], None]], None]) -> None:
         self._selector = selector
@@ -104,7 +104,7 @@ class Listeners:
         self._open: dict[AttemptKey, Listener] = {}
 
     def open(self, attempt: Attempt, services: NodeServices) -> Listener | None:
-        """An address for the ranks of an attempt; None where the job has one of its own, or none can be had."""
+        """An address for the ranks of an attempt; None if the job sets its own, or if no socket can be opened."""
         ranks = attempt.order.plan.ranks if attempt.order.plan else ()
         given = {**attempt.order.user_env, **(ranks[0].env if ranks else {})}
         if "MLFLOW_TRACKING_URI" in given:

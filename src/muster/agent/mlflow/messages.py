@@ -1,4 +1,4 @@
-"""What the agent tells the proxy of an attempt."""
+"""The message from the agent to the proxy of an attempt."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from dataclasses import field
 from muster.wire.message import wire
 
 RANK_PREFIX = "/rank/"
-"""Begins the path of a rank's address, which so says who calls."""
+"""The beginning of the path in a rank's address, by which the proxy knows the rank."""
 
 
 @wire
 class ProxyRequest:
-    """All that a proxy needs to know; comes by standard input, so that no secret shows in a list of processes."""
+    """Everything that a proxy needs; sent to its standard input, so that no secret shows in a list of processes."""
 
     listening: int
-    """The descriptor of the socket where ranks connect."""
+    """The descriptor of the socket that ranks connect to."""
     run: str
     attempt: int
     experiment: str
     secret: str = field(repr=False)
-    """What ranks show as their token."""
+    """The token that ranks must send."""
     servers: tuple[str, ...]
     token: str = field(repr=False)
-    """The run's: whoever gets hold of it reaches the run itself, and nothing of the node."""
+    """The run's token: it gives access to the run, and to nothing else of the node."""
     pinned_certificate: str | None
     events: str
     """The folder of the ranks' event files."""
     uploads: str
-    """The folder of files that are kept with the run."""
+    """The folder of files that are stored with the run."""

@@ -1,6 +1,6 @@
-"""The proxy's HTTP: logging calls are answered at once, files of the run stay on its node, the rest is passed on.
+"""The proxy's HTTP: logging calls are answered at once, the run's files stay on the node, the rest is passed on.
 
-MLflow's client waits for minutes when its server is away; a training must not.
+MLflow's client waits for minutes if its server is unavailable; a training must not.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ Answer = dict[str, Json]
 
 
 class Proxied:
-    """What all connections of one proxy share."""
+    """The state that all connections of one proxy share."""
 
     def __init__(self, request: ProxyRequest) -> None:
         self.request = request
         self.forwarder = Forwarder(request)
         self.experiments: dict[int, str] = {}
-        """The experiment that each rank has set last."""
+        """The experiment that each rank set last."""
         self.info: Answer = {}
-        """What the server said last of the run."""
+        """The server's last description of the run."""
         self._files: dict[int, EventFile] = {}
         self._lock = threading.Lock()
 
@@ -58,7 +58,7 @@ class Proxied:
             return self._files[rank]
 
     def run_info(self) -> Answer:
-        """The run as far as it is known here: a server that is away must not hold up a script."""
+        """The run as far as it is known here: an unavailable server must not delay a script."""
         run = self.request.run
         return {
             "run_id": run, "run_uuid": run, "experiment_id": "0", "run_name": run, "user_id": "", "status": "RUNNING",
@@ -71,7 +71,7 @@ class Handler(BaseHTTPRequestHandler):
     """One connection of a rank."""
 
     protocol_version = "HTTP/1.1"
-    # An answer leaves in one piece and at once: in two, each call waited 40 ms for a delayed acknowledgement.
+    # Send each answer in one piece and at once: in two, each call waited 40 ms for a delayed acknowledgement.
     wbufsize = -1
     disable_nagle_algorithm = True
     proxied: Proxied
@@ -93,7 +93,7 @@ class Handler(BaseHTTPRequestHandler):
         try:
             self._answer()
         except ServerUnavailable as error:
-            # A code that clients try again: a server that restarts is back soon.
+            # A code that clients retry: a restarting server is back soon.
             self._refuse(503, "TEMPORARILY_UNAVAILABLE", str(error))
         except events.Refused as error:
             self._refuse(400, "INVALID_PARAMETER_VALUE", str(error))
@@ -103,7 +103,7 @@ class Handler(BaseHTTPRequestHandler):
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = do_HEAD = handle_any
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nobody reads what each call was."""
+        """Calls are not logged."""
 
     def _answer(self) -> None:
         if self.path_inside.startswith(_ARTIFACTS):
@@ -135,7 +135,7 @@ class Handler(BaseHTTPRequestHandler):
         self._send({})
 
     def _is_forwarded(self, body: bytes, needed: bool) -> bool:
-        """Whether the server has answered; where that is not needed, it may be away."""
+        """Whether the server has answered; it may be unavailable unless `needed`."""
         try:
             self._forward(body)
         except ServerUnavailable:
@@ -145,7 +145,7 @@ class Handler(BaseHTTPRequestHandler):
         return True
 
     def _update(self, given: Mapping[str, Json]) -> None:
-        """A rank may rename its run; how that ends, its processes say."""
+        """Rename the run; a status is not kept, since the exit of its processes decides it."""
         if isinstance(name := given.get("run_name"), str) and name:
             event: events.Event = {"kind": "tag", "name": "mlflow.runName", "value": name, "at": time.time()}
             self.proxied.events_of(self.rank).append(event)
@@ -153,7 +153,7 @@ class Handler(BaseHTTPRequestHandler):
         self._send({"run_info": {**self._own_info(self.proxied.run_info()), "status": status}})
 
     def _own_info(self, info: Answer) -> Answer:
-        """With the experiment that the script has set: MLflow refuses to log to a run of another one."""
+        """The run's description with the experiment that the script set: MLflow refuses a run of another experiment."""
         chosen = self.proxied.experiments.get(self.rank)
         return {**info, "experiment_id": chosen} if chosen is not None else info
 
@@ -184,7 +184,7 @@ class Handler(BaseHTTPRequestHandler):
         self._send(answer, status)
 
     def _pass(self, response: Any) -> None:
-        """The server's answer as it comes."""
+        """Pass the server's answer on unchanged."""
         self.send_response(response.status)
         length = response.headers.get("Content-Length")
         for name in ("Content-Type", "Content-Length", "Content-Range"):
@@ -218,7 +218,7 @@ class Handler(BaseHTTPRequestHandler):
             self._forward(None)
 
     def _list(self, folder: Path, name: str) -> None:
-        """What lies on this node and is not with the server yet, and what the server has."""
+        """List the files that the server has, and those on this node that it does not have yet."""
         found: dict[str, Json] = {}
         target = f"{self.path_inside}?{self.query}"
         try:
@@ -236,7 +236,7 @@ class Handler(BaseHTTPRequestHandler):
         self._send({"files": [found[name] for name in sorted(found)]})
 
     def _send_file(self, folder: Path, inner: Path) -> bool:
-        """Whether it lies on this node: a link that the rank put there may lead anywhere, and is none of its files."""
+        """Send a file that is on this node, or return False; links are not followed, since they may lead anywhere."""
         try:
             descriptor = open_inside(folder, inner)
         except OSError:
@@ -261,7 +261,7 @@ class Handler(BaseHTTPRequestHandler):
         return data
 
     def _body_file(self) -> IO[bytes]:
-        """The body of the request, which may be as long as a model."""
+        """The body of the request, which may be as large as a model."""
         if self.headers.get("Transfer-Encoding", "").lower() == "chunked":
             return io.BufferedReader(_Chunks(self.rfile))
         length = self.headers.get("Content-Length", "0")
@@ -277,13 +277,13 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(data)
 
     def _refuse(self, status: int, code: str, message: str) -> None:
-        # What is left of a body would be taken for the next request.
+        # The unread rest of a body would be taken for the next request.
         self.close_connection = True
         self._send({"error_code": code, "message": message}, status)
 
 
 class _Counted(io.RawIOBase):
-    """So many bytes of a stream."""
+    """The first `left` bytes of a stream."""
 
     def __init__(self, source: BufferedIOBase, left: int) -> None:
         self._source = source

@@ -1,4 +1,4 @@
-"""The way from the proxy to the workspace's server, with the run's token and what the server must have first."""
+"""Forwards calls to the workspace's server, with the run's token and the events that the server must have first."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _KEPT = ("content-type", "range", "content-length", "muster-grant")
 
 
 class Forwarder:
-    """Passes calls on, at whichever address the server answers; one connection for each."""
+    """Forwards calls to whichever address the server answers at; each call has its own connection."""
 
     def __init__(self, request: ProxyRequest) -> None:
         self._request = request
@@ -29,7 +29,7 @@ class Forwarder:
     def send(
         self, method: str, target: str, rank: int, headers: dict[str, str], body: Body = None
     ) -> Iterator[HTTPResponse]:
-        """The answer to a call, once the server has what the rank logged before; ServerUnavailable where none comes."""
+        """The answer to a call, once the server has the rank's earlier events; ServerUnavailable if none comes."""
         request, index = self._request, self._index
         address = Address(request.servers[index], request.token, request.pinned_certificate)
         connection = ServerConnection(address, _ANSWER_S)
@@ -45,7 +45,7 @@ class Forwarder:
             connection.close()
 
     def _written(self, rank: int) -> str:
-        """How much the rank has logged so far."""
+        """The rank's event file and how many bytes it has, for the header."""
         name = f"rank_{rank}.jsonl"
         try:
             return f"events/{name}={os.path.getsize(Path(self._request.events) / name)}"  # noqa: PTH202

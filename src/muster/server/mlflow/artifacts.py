@@ -22,7 +22,7 @@ SCHEME = "mlflow-artifacts:/"
 
 @dataclass(frozen=True)
 class Place:
-    """Where an artifact lies."""
+    """The run and the path of an artifact."""
 
     run_id: str
     path: str
@@ -33,7 +33,7 @@ class Place:
 
 
 def place_of(address: str) -> Place:
-    """A run and a path out of `EXPERIMENT/RUN/artifacts/PATH`."""
+    """The run and path in `EXPERIMENT/RUN/artifacts/PATH`."""
     parts = [part for part in address.split("/") if part not in ("", ".")]
     if len(parts) < 3 or parts[2] != "artifacts" or ".." in parts:
         raise MlflowError(INVALID, f"{address!r} is no address of an artifact: EXPERIMENT/RUN/artifacts/PATH")
@@ -44,7 +44,7 @@ def place_of(address: str) -> Place:
 
 
 def listing(context: Context, connection: Connection, place: Place, in_run: bool = False) -> list[Json]:
-    """The files and folders right below a path; with their whole paths in the run, or relative to what was asked."""
+    """The files and folders directly below a path, with their full paths in the run or relative to that path."""
     run_views.find(connection, place.run_id)
     found: dict[str, Json] = {}
     for file in files_of(context, connection, place.run_id, with_checkpoints=False):
@@ -57,7 +57,7 @@ def listing(context: Context, connection: Connection, place: Place, in_run: bool
 
 
 def list_of_run(connection: Connection, call: Call) -> Answer:
-    """`artifacts/list`: paths in the run."""
+    """Answer `artifacts/list`, with paths in the run."""
     row = run_views.find(connection, call.args.text("run_id", "run_uuid"))
     path = (call.args.maybe("path") or "").strip("/")
     files = listing(call.context, connection, Place(row.id, path), in_run=True)
@@ -79,7 +79,7 @@ def pieces(context: Context, file: RunFile, offset: int, length: int) -> Iterato
 
 
 def forget(transaction: Transaction, place: Place) -> None:
-    """Take a file, or all below a folder, off a run, where a client had added it."""
+    """Remove a file, or all files below a folder, that a client had added to a run."""
     files = tables.files
     mine = (files.c.run_id == place.run_id, files.c.attempt == 0)
     below = files.c.path.startswith(place.prefix, autoescape=True) if place.path else files.c.path != ""

@@ -1,4 +1,4 @@
-"""Experiments: in Muster the names that runs give; here with a number, tags and a life of their own."""
+"""Experiments: in Muster only names in runs; for MLflow they also have a number, tags and a lifecycle."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from muster.server.mlflow.protocol import (
 
 _TABLE = tables.experiments
 DEFAULT = "default"
-"""Muster's own experiment of runs that name none: MLflow's number 0."""
+"""Muster's experiment for runs that name none: number 0 in MLflow."""
 Reader = Connection | Transaction
 _MOST_DIGITS = 18
 
 
 def number_of(transaction: Transaction, name: str) -> str:
-    """The number of an experiment; one that runs have named and nobody has asked for yet gets its own now."""
+    """The number of an experiment; one without a number gets one now."""
     if name == DEFAULT:
         return "0"
     found = transaction.execute(select(_TABLE.c.id).where(_TABLE.c.name == name)).scalar()
@@ -41,7 +41,7 @@ def number_of(transaction: Transaction, name: str) -> str:
 
 
 def name_of(reader: Reader, number: str) -> str:
-    """The name behind a number."""
+    """The name of the experiment with this number."""
     return str(_find(reader, number).name) if number != "0" else DEFAULT
 
 

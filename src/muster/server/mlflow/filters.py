@@ -1,4 +1,4 @@
-"""MLflow's search language: `metrics.loss < 0.1 AND tags.kind LIKE 'a%'`, and what results are ordered by. Pure."""
+"""MLflow's search language: `metrics.loss < 0.1 AND tags.kind LIKE 'a%'`, and the order of results. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from muster.server.mlflow.protocol import INVALID, MlflowError
 T = TypeVar("T")
 Value = str | float | None
 Lookup = Callable[[T, str, str], Value]
-"""What an item has under a kind (`metrics`, `params`, `tags`, `attributes`) and a name."""
+"""Returns an item's value of a kind (`metrics`, `params`, `tags`, `attributes`) and name."""
 
 _TOKEN = re.compile(
     r"""\s*(?:

@@ -14,7 +14,7 @@ _INTERVAL_POINTS = 320
 
 
 def get(connection: Connection, call: Call) -> Answer:
-    """Every point of one metric of a run, whichever rank logged it."""
+    """Every point of one metric of a run, from all ranks."""
     row = run_views.find(connection, call.args.text("run_id", "run_uuid"))
     found = _points(connection, row.id, call.args.text("metric_key"), None)
     page, token = page_of(found, call.args, _MOST)
@@ -33,7 +33,7 @@ def bulk(connection: Connection, call: Call) -> Answer:
 
 
 def interval(connection: Connection, call: Call) -> Answer:
-    """The same thinned out for charts, and of some steps alone."""
+    """The same, thinned out for charts, and optionally only some steps."""
     key = call.args.text("metric_key")
     most = max(10, call.args.whole("max_results", _INTERVAL_POINTS))
     begin, end = (call.args.json(name) for name in ("start_step", "end_step"))
@@ -56,5 +56,5 @@ def _points(connection: Connection, run_id: str, key: str, most: int | None) -> 
         for order, value, step, at in zip(points.orders, points.values, points.steps, points.at, strict=True)
         if isinstance(value, int | float | str)
     ]
-    # As they came, over all ranks and attempts.
+    # In the order of arrival, over all ranks and attempts.
     return [dict(point) for _, point in sorted(found, key=lambda item: item[0])]

@@ -1,4 +1,4 @@
-"""Logged models of MLflow 3: a model that a run wrote, with an id of its own, before anybody registers it."""
+"""Logged models of MLflow 3: a model that a run wrote, with its own id even before it is registered."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from muster.wire.codec import Json
 _TABLE = tables.logged_models
 _STATUSES = ("LOGGED_MODEL_PENDING", "LOGGED_MODEL_READY", "LOGGED_MODEL_UPLOAD_FAILED")
 FOLDER = "models"
-"""Where the files of logged models lie in their run."""
+"""The folder of logged models' files in their run."""
 
 
 def create(transaction: Transaction, call: Call) -> Answer:

@@ -1,4 +1,4 @@
-"""What a call of MLflow's protocol needs of its caller."""
+"""The permissions that calls of MLflow's protocol need."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from muster.server.mlflow.protocol import Args
 from muster.wire.people import MEMBER
 
 _SEARCHES = ("search", "get-latest-versions")
-"""Posted, and changing nothing."""
+"""Calls that use POST and change nothing."""
 _OF_RUNS: Mapping[str, Action] = {
     "update": Action.CHANGE_RUN,
     "set-tag": Action.CHANGE_RUN,
@@ -27,13 +27,13 @@ _OF_RUNS: Mapping[str, Action] = {
 
 @dataclass(frozen=True)
 class Acting:
-    """Who calls: a person, or a run whose rank calls through its node's proxy."""
+    """The caller: a person, or a run whose rank calls through its node's proxy."""
 
     caller: Caller
     run_id: str | None = None
 
     def require(self, connection: Connection, action: Action, run_id: str | None) -> None:
-        """Refuse what this caller may not do to a run, or to what belongs to nobody (None)."""
+        """Refuse an action that this caller may not take on a run, or on data without an owner (None)."""
         begin(action, run_id or "mlflow")
         if run_id is None:
             require(self.caller, action, None, "what is kept for MLflow")
@@ -45,7 +45,7 @@ class Acting:
 
 
 def acting(connection: Connection, caller: Caller, run_id: str | None) -> Acting:
-    """A rank looks, registers and logs as the person may who submitted its run, and does no administrator's work."""
+    """A rank may read, register and log like the person who submitted its run, but never as an administrator."""
     if run_id is not None and caller.role == RUN:
         owner = run_views.find(connection, run_id).submitted_by
         return Acting(Caller(MEMBER, owner or "", caller.token), run_id)

@@ -1,4 +1,4 @@
-"""What every call of MLflow has: arguments that may be texts, answers with its names, errors with its codes. Pure."""
+"""What all of MLflow's calls share: arguments that may be text, answers with its names, its error codes. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class MlflowError(Exception):
-    """A refusal as MLflow's clients read it."""
+    """An error that MLflow's clients understand."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -42,13 +42,13 @@ class MlflowError(Exception):
 
 
 class Args:
-    """The arguments of a call, out of its body or its query."""
+    """The arguments of a call, from its body or its query."""
 
     def __init__(self, given: Mapping[str, Json]) -> None:
         self._given = given
 
     def text(self, name: str, *others: str) -> str:
-        """A text that must be there."""
+        """A required text."""
         found = self.maybe(name, *others)
         if not found:
             raise MlflowError(INVALID, f"Missing value for required parameter '{name}'")
@@ -70,7 +70,7 @@ class Args:
         return found
 
     def whole(self, name: str, default: int = 0) -> int:
-        """A whole number; clients in other languages send 64 bits as text."""
+        """A whole number; clients in other languages send 64-bit numbers as text."""
         value = self._given.get(name)
         if value is None or value == "":
             return default
@@ -90,7 +90,7 @@ class Args:
         return [Args(item) for item in found]
 
     def texts(self, name: str) -> list[str]:
-        """A list of texts, or one alone."""
+        """A list of texts, or a single one."""
         found = self._given.get(name) or []
         if not isinstance(found, (str, list)):
             raise MlflowError(INVALID, f"'{name}' must be a list of texts")
@@ -106,17 +106,17 @@ class Args:
 
 @dataclass(frozen=True)
 class Call:
-    """One call: what it is given, and who makes it."""
+    """One call: its arguments and its caller."""
 
     context: Context
     args: Args
     user: str
     run_id: str | None = None
-    """The run whose rank calls; None: a person."""
+    """The run whose rank calls; None for a person."""
 
 
 def pairs(found: Mapping[str, str]) -> list[Json]:
-    """A mapping as MLflow writes it."""
+    """A mapping in MLflow's form."""
     return [{"key": key, "value": value} for key, value in sorted(found.items())]
 
 

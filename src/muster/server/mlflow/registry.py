@@ -1,4 +1,4 @@
-"""Registered models: versions, aliases, stages and tags, on the tables of Muster's own models."""
+"""Registered models: versions, aliases, stages and tags, in the tables of Muster's own models."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def delete_version_tag(transaction: Transaction, call: Call) -> Answer:
 
 
 def _origin(transaction: Transaction, source: str, run_id: str | None, model_id: str | None) -> tuple[str | None, str]:
-    """The run and the path in it that a version's source stands for."""
+    """The run, and the path in it, that a version's source names."""
     if source.startswith("models:/m-"):
         model_id = source.removeprefix("models:/").partition("/")[0]
     if model_id is not None:
@@ -315,7 +315,7 @@ def _lookup(row: Row[Any], kind: str, name: str) -> filters.Value:
 
 
 def _without_prompts(text: str | None) -> str | None:
-    """Clients leave prompts out of what they search; there are none here."""
+    """The filter without the clause by which clients exclude prompts; there are none here."""
     if text is None:
         return None
     parts = [part for part in text.split(" AND ") if "mlflow.prompt.is_prompt" not in part]

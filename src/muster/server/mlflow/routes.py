@@ -1,4 +1,4 @@
-"""MLflow's addresses: JSON calls through the table of endpoints, artifacts as bytes, what clients ask of a server."""
+"""MLflow's routes: JSON calls through the table of endpoints, artifacts as bytes, the server's health and version."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ _METHODS = ["GET", "POST", "PATCH", "DELETE", "PUT"]
 _ATTEMPT_DIGITS = 9
 _BODY_BYTES = 16 << 20
 _SERVER_VERSION = "3.17.0"
-"""The newest protocol whose calls are answered here."""
+"""The newest version of MLflow whose calls are answered here."""
 _ARTIFACTS = "/api/2.0/mlflow-artifacts/artifacts"
 
 Route = Callable[..., Awaitable[Response]]
 
 
 def refusing(route: Route) -> Route:
-    """Errors as MLflow's clients read them: a code that they know, and never a 500 for what will not pass."""
+    """Turn user errors into those of MLflow: with a code that clients know, and never a 500, which they would retry."""
 
     @wraps(route)
     async def answer(*args: object, **given: object) -> Response:
@@ -97,7 +97,7 @@ async def call(path: str, request: Request, context: ContextOf, caller: CallerOf
 @router.get(_ARTIFACTS)
 @refusing
 async def list_artifacts(request: Request, context: ContextOf, caller: CallerOf, path: str = "") -> Response:
-    """What lies right below an address."""
+    """List the artifacts directly below an address."""
     await _acting(request, context, caller)
     place = artifacts.place_of(path)
     files = await context.database.read(lambda c: artifacts.listing(context, c, place))
@@ -145,7 +145,7 @@ async def remove(path: str, request: Request, context: ContextOf, caller: Caller
 @router.api_route("/api/3.0/{path:path}", methods=_METHODS)
 @refusing
 async def unknown(path: str, request: Request) -> Response:
-    """A 404 that clients do not try again."""
+    """A 404 that clients do not retry."""
     raise MlflowError(NO_ENDPOINT, f"Muster does not answer {request.method} {request.url.path}")
 
 
@@ -169,7 +169,7 @@ async def _arguments(request: Request) -> dict[str, Json]:
 
 
 async def _acting(request: Request, context: Context, caller: Caller) -> Acting:
-    """Who calls: a person, or a rank with the token of its run once all is here that it logged before."""
+    """The caller: a person, or a rank with the token of its run, once all that it logged before has arrived."""
     run_id = request.headers.get(RUN_HEADER)
     if caller.role != RUN:
         if run_id is not None:

@@ -1,4 +1,4 @@
-"""Runs as MLflow shows them."""
+"""Runs in MLflow's form."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _STATUS = {
     states.PROVISIONING: "SCHEDULED", states.PREPARING: "SCHEDULED",
 }  # fmt: skip
 INPUTS, OUTPUTS, DELETED = "mlflow.muster.inputs", "mlflow.muster.outputs", "mlflow.muster.deleted"
-"""What MLflow knows of a run beside its tags, kept among these."""
+"""Tags that hold MLflow's other data on a run."""
 _HIDDEN = (INPUTS, OUTPUTS, DELETED)
 _ROWS = 500
 Reader = Connection | Transaction
@@ -32,7 +32,7 @@ Reader = Connection | Transaction
 
 @dataclass(frozen=True)
 class MlflowRun:
-    """A run with all that MLflow asks of it."""
+    """A run with everything that MLflow shows."""
 
     row: RunRow
     experiment_id: str
@@ -40,7 +40,7 @@ class MlflowRun:
     tags: Mapping[str, str]
     hidden: Mapping[str, str]
     metrics: Mapping[str, Row[Any]]
-    """The series that a metric's latest value is of."""
+    """For each metric, the series with its latest value."""
 
     @property
     def is_deleted(self) -> bool:
@@ -84,12 +84,12 @@ def status_of(row: RunRow) -> str:
 
 
 def artifact_uri(experiment_id: str, run_id: str, path: str = "") -> str:
-    """Where MLflow's clients find a run's files."""
+    """The address of a run's files for MLflow's clients."""
     return f"mlflow-artifacts:/{experiment_id}/{run_id}/artifacts" + (f"/{path}" if path else "")
 
 
 def find(reader: Reader, run_id: str) -> RunRow:
-    """A run by its whole id."""
+    """A run by its full id."""
     row = reader.execute(select(tables.runs).where(tables.runs.c.id == run_id)).first()
     if row is None:
         raise MlflowError(ABSENT, f"Run with id={run_id} not found")
@@ -97,7 +97,7 @@ def find(reader: Reader, run_id: str) -> RunRow:
 
 
 def load(transaction: Transaction, rows: Sequence[RunRow]) -> list[MlflowRun]:
-    """Runs with their parts, some hundred at a time."""
+    """Runs with their data, a few hundred at a time."""
     numbers = {name: experiments.number_of(transaction, name) for name in {row.experiment for row in rows}}
     found: list[MlflowRun] = []
     for begin in range(0, len(rows), _ROWS):
@@ -120,7 +120,7 @@ def one(transaction: Transaction, run_id: str) -> MlflowRun:
 
 
 def lookup(run: MlflowRun, kind: str, name: str) -> filters.Value:
-    """What a search may ask of a run."""
+    """The value of a run that a search refers to."""
     if kind == "metrics":
         return run.metrics[name].last_number if name in run.metrics else None
     if kind in ("params", "tags"):
@@ -132,7 +132,7 @@ def lookup(run: MlflowRun, kind: str, name: str) -> filters.Value:
 
 
 def _latest(transaction: Transaction, ids: Sequence[str]) -> dict[str, dict[str, Row[Any]]]:
-    """Of each metric the series that got furthest: by attempt, then step, then time."""
+    """For each metric the series that is furthest: by attempt, then step, then time."""
     series = tables.metric_series
     query = select(series).where(series.c.run_id.in_(ids), series.c.type == "scalar")
     found: dict[str, dict[str, Row[Any]]] = defaultdict(dict)
@@ -144,7 +144,7 @@ def _latest(transaction: Transaction, ids: Sequence[str]) -> dict[str, dict[str,
 
 
 def _progress(row: Row[Any]) -> tuple[int, float, float, int]:
-    # Of ranks that are equally far, the first one speaks.
+    # Among equal ranks the first one counts.
     return row.attempt, row.last_step if row.last_step is not None else -1.0, row.last_at, -row.number
 
 

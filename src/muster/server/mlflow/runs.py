@@ -1,4 +1,4 @@
-"""Runs: find, search, log to, and those that a client makes without submitting a job."""
+"""Runs: find, search, log to them, and create them without submitting a job."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from muster.wire.stream import StateChanged
 from muster.wire.tracking import PARENT_TAG
 
 _KEY = "mlflow:"
-"""Begins the key of a run that a client made: no job, no nodes."""
+"""The prefix of the key of a run that a client made, without a job or nodes."""
 _ENDS: dict[str, RunStatus] = {"FINISHED": "Completed", "FAILED": "Failed", "KILLED": "Canceled"}
 _MOST_IN_BATCH = 1000
 
@@ -51,7 +51,7 @@ def search(transaction: Transaction, call: Call) -> Answer:
 
 
 def create(transaction: Transaction, call: Call) -> Answer:
-    """A run without a job: for a client outside, or a second one inside a rank."""
+    """Create a run without a job: for a client outside of ranks, or for a child run of a rank."""
     args = call.args
     experiment = experiments.name_of(transaction, args.maybe("experiment_id") or "0")
     tags = args.pairs("tags")
@@ -68,7 +68,7 @@ def create(transaction: Transaction, call: Call) -> Answer:
 def add_run(
     transaction: Transaction, experiment: str, name: str | None, user: str, started_at: float, key: str | None = None
 ) -> str:
-    """A run that Muster does not run; the same key again is the same run."""
+    """Add a run that Muster does not execute, under a unique key."""
     run_id = f"mlflow-{secrets.token_hex(8)}"
     row: dict[str, Json] = {
         "id": run_id, "key": _KEY + (key or run_id), "name": None, "display_name": name, "experiment": experiment,
@@ -81,7 +81,7 @@ def add_run(
 
 
 def change(transaction: Transaction, call: Call) -> Answer:
-    """Names, and of a run that a client made also how it ended. What becomes of a job, Muster alone says."""
+    """Change a run's name, and the status of a run that a client made; only Muster sets the status of a job."""
     run_id = _run_id(call.args)
     row = run_views.find(transaction, run_id)
     if name := call.args.maybe("run_name"):
@@ -99,7 +99,7 @@ def is_made_by_client(row: RunRow) -> bool:
 
 
 def end_run(transaction: Transaction, run_id: str, status: str, ended_at: float) -> None:
-    """Have a run that a client made be over, or go on again."""
+    """End a run that a client made, or make it active again."""
     mine = _ENDS.get(status, states.NOT_STARTED)
     ended = ended_at if mine in states.TERMINAL else None
     RUN.set(transaction, run_id, status=mine, ended_at=ended)
@@ -181,7 +181,7 @@ def _log_metrics(transaction: Transaction, call: Call, row: RunRow, metrics: lis
 
 
 def _new(transaction: Transaction, run_id: str, metrics: list[Args]) -> list[Args]:
-    """Without points that the run has: MLflow 3 logs those of a model's step once more, to link them to the model."""
+    """The metrics without known points: MLflow 3 logs the points of a model's step again to link them to the model."""
     linked = {item.key("key") for item in metrics if item.maybe("model_id")}
     known = {
         (key, value, int(step or 0), int(at * 1000))
@@ -201,7 +201,7 @@ def _new(transaction: Transaction, run_id: str, metrics: list[Args]) -> list[Arg
 
 
 def number(metric: Args) -> float | str:
-    """A metric's value; what JSON lacks comes as text and is kept as such."""
+    """A metric's value; NaN and infinity, which JSON lacks, come as text and stay text."""
     given = metric.json("value")
     try:
         found = logged.value(float(given))  # type: ignore[arg-type]
@@ -232,7 +232,7 @@ def log_outputs(transaction: Transaction, call: Call) -> Answer:
 
 
 def log_model(transaction: Transaction, call: Call) -> Answer:
-    """What MLflow 2 says of a model beside its files."""
+    """Keep MLflow 2's description of a model in a tag."""
     row = run_views.find(transaction, _run_id(call.args))
     tools = load_tool_tags(transaction.connection, [row.id]).get(row.id, {})
     history = json.loads(tools.get("mlflow.log-model.history", "[]"))

@@ -1,4 +1,4 @@
-"""Every endpoint of MLflow that is answered here, by method and path below `/api/2.0/mlflow/`."""
+"""Every endpoint of MLflow that is supported, by method and path below `/api/2.0/mlflow/`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ READS: Mapping[tuple[str, str], Handler] = {
     ("GET", "metrics/get-history-bulk-interval"): histories.interval,
     ("GET", "artifacts/list"): artifacts.list_of_run,
 }
-"""Those that only read, and so wait for no write."""
+"""Endpoints that only read, and so do not wait for writes."""
 
 CALLS: Mapping[tuple[str, str], Handler] = {
     ("POST", "experiments/create"): experiments.create,

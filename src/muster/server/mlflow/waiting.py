@@ -1,4 +1,4 @@
-"""Reads come after writes: a rank that logged and then asks finds what it logged."""
+"""Reads wait for earlier writes: a rank that logs and then reads finds what it logged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LOOK_S = 0.25
 
 
 async def for_events(context: Context, run_id: str, attempt: int, lengths: str) -> None:
-    """Wait until so many bytes of each stream of events (`STREAM=BYTES,…`) are taken in, or it takes too long."""
+    """Wait until the given bytes of each event stream (`STREAM=BYTES,…`) are processed, or until a deadline."""
     wanted = {}
     for part in lengths.split(","):
         stream, _, length = part.rpartition("=")
