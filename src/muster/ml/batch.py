@@ -34,7 +34,7 @@ _OVERRIDES: Mapping[str, str] = {
     "display_name": "display_name",
     "experiment_name": "experiment",
 }
-"""Keys of `params_override`, and what a request calls them."""
+"""Keys of `params_override`, and their names in a request."""
 
 
 class BatchEndpoints(Operations):
@@ -48,7 +48,7 @@ class BatchEndpoints(Operations):
         return calls.BatchEndpoints(self._workspace.client.calls)
 
     def begin_create_or_update(self, endpoint: BatchEndpoint, **kwargs: Any) -> Done:
-        """Create a batch endpoint, or give the one that is there another default, other tags and words."""
+        """Create a batch endpoint, or change the default deployment, tags and description of an existing one."""
         said = endpoint.said()
         try:
             view = self._calls.show(said.name)
@@ -66,7 +66,7 @@ class BatchEndpoints(Operations):
         return Done(BatchEndpoint.of(self._calls.change(said.name, changes)))
 
     def get(self, name: str, **kwargs: Any) -> BatchEndpoint:
-        """A batch endpoint as it is now; what is changed in it, `begin_create_or_update` takes."""
+        """A batch endpoint's current state; pass a changed one to `begin_create_or_update`."""
         return BatchEndpoint.of(self._calls.show(name))
 
     def list(self, **kwargs: Any) -> Iterator[BatchEndpoint]:
@@ -89,7 +89,7 @@ class BatchEndpoints(Operations):
         experiment_name: str | None = None,
         **kwargs: Any,
     ) -> Job:
-        """Score data with a deployment; returns the job at once: `jobs.stream(job.name)` follows it."""
+        """Score data with a deployment; returns the job at once, and `jobs.stream(job.name)` follows it."""
         given = [*(inputs or {}).values(), *([] if input is None else [input])]
         if len(given) != 1:
             raise UserError(f"{len(given)} inputs were given", "Give one: inputs={'data': Input(…)}, or input=….")
@@ -111,7 +111,7 @@ class BatchEndpoints(Operations):
         return Job(Run._of(self._workspace, view))
 
     def list_jobs(self, endpoint_name: str) -> Iterator[Job]:
-        """The jobs that a batch endpoint made, newest first."""
+        """The jobs of a batch endpoint, newest first."""
         self._calls.show(endpoint_name)
         return _jobs(self._workspace, f"{ENDPOINT_TAG}={endpoint_name}")
 
@@ -123,7 +123,7 @@ class BatchDeployments(Operations):
         self._workspace = workspace
 
     def begin_create_or_update(self, deployment: BatchDeployment, **kwargs: Any) -> Done:
-        """Deploy, or replace what is deployed for the runs to come."""
+        """Create a deployment, or replace it for future runs."""
         said = deployment.said()
         calls.deploy(self._workspace.client, said, Path.cwd())
         return Done(self.get(str(said.name), str(said.endpoint)))
@@ -155,7 +155,7 @@ class BatchDeployments(Operations):
 
 
 def _overrides(given: Sequence[Mapping[str, Json]]) -> dict[str, Json]:
-    """What `params_override` changes, by the fields of a request."""
+    """The values of `params_override`, by the fields of a request."""
     found: dict[str, Json] = {}
     for item in given:
         for key, value in _flat(item):

@@ -1,4 +1,4 @@
-"""Batch endpoints and deployments as v2 scripts make them: what a file could say too, under the same keys."""
+"""Batch endpoints and deployments as v2 scripts make them, with the same keys as in a file."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from muster.wire.serving.batch import BatchDeploymentView, BatchEndpointView
 
 
 class BatchRetrySettings(Described):
-    """How often a mini-batch is tried again (`max_retries`), and how long one may take (`timeout`, in seconds)."""
+    """How often a mini-batch is retried (`max_retries`), and how long one may take (`timeout`, in seconds)."""
 
 
 class ModelBatchDeploymentSettings(Described):
-    """How a model is run over data."""
+    """How a model scores data."""
 
 
 class _Defaults(Described):
@@ -29,7 +29,7 @@ class _Defaults(Described):
 
 
 class BatchEndpoint(Described):
-    """A name that is asked to score data."""
+    """A name that takes requests to score data."""
 
     name: str
     defaults: Any
@@ -41,7 +41,7 @@ class BatchEndpoint(Described):
 
     @classmethod
     def of(cls, view: BatchEndpointView) -> BatchEndpoint:
-        """An endpoint that is there: what is changed in it, `begin_create_or_update` takes."""
+        """An existing endpoint; pass a changed one to `begin_create_or_update`."""
         defaults = {"deployment_name": view.default_deployment} if view.default_deployment else None
         made = cls(
             name=view.name, description=view.description, tags=dict(view.tags), properties=dict(view.properties),
@@ -51,22 +51,22 @@ class BatchEndpoint(Described):
         return made
 
     def said(self) -> BatchEndpointFile:
-        """Checked, as from a file; raises JobError."""
+        """The endpoint, checked as if from a file; raises JobError."""
         return batch_endpoint_of(self._where, self.described())
 
 
 class BatchDeployment(Described):
-    """A model that is run over data."""
+    """A model that scores data."""
 
     name: str
     endpoint_name: str
     provisioning_state: str | None = None
     _script: str = ""
-    """Of one that was fetched: the script that it has on the server."""
+    """For a fetched deployment, its script on the server."""
 
     @classmethod
     def of(cls, view: BatchDeploymentView) -> BatchDeployment:
-        """A deployment that is there, as it is kept; its code is only on the server."""
+        """An existing deployment; its code is only on the server."""
         settings = view.settings
         model = view.model
         if model is not None and "/" not in model:
@@ -84,7 +84,7 @@ class BatchDeployment(Described):
         return made
 
     def said(self) -> DeploymentFile:
-        """Checked, as from a file; raises JobError. Paths are relative to the current folder."""
+        """The deployment, checked as if from a file; raises JobError. Paths are relative to the current folder."""
         described = self.described()
         if self._script and not described.get("code_configuration"):
             raise JobError(

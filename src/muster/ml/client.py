@@ -1,4 +1,4 @@
-"""`MLClient`: jobs, environments, data, models and clusters of the workspace, in v2's words."""
+"""`MLClient`: jobs, environments, data, models and clusters of the workspace, under v2's names."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _REFUSED = {
 
 
 class MLClient:
-    """The way into a workspace; credential, subscription and resource group are not needed."""
+    """The client of a workspace; credential, subscription and resource group are not needed."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class MLClient:
 
     @classmethod
     def from_config(cls, credential: Any = None, *, path: str | Path | None = None, **kwargs: Any) -> MLClient:
-        """The workspace of a folder, or of Azure's `config.json` in it."""
+        """The workspace of a folder, or the one of an Azure `config.json` in it."""
         made = cls.__new__(cls)
         made.workspace = Workspace.from_config(path)
         made.subscription_id = made.resource_group_name = ""
@@ -124,13 +124,13 @@ class MLClient:
         return BatchDeployments(self.workspace)
 
     def __getattr__(self, name: str) -> Any:
-        """Groups of calls that have no counterpart are refused by name."""
+        """Refuse groups of calls without a counterpart, by name."""
         if name in _REFUSED:
             raise JobError(f"MLClient.{name}: {_REFUSED[name]}", "docs/coming-from-azureml.md has every name.")
         raise AttributeError(f"MLClient has no {name!r}")
 
     def begin_create_or_update(self, entity: Any, **kwargs: Any) -> Any:
-        """Create an endpoint, deploy to one, or make a cluster."""
+        """Create or change an endpoint, a deployment or a cluster."""
         if isinstance(entity, ManagedOnlineEndpoint):
             return self.online_endpoints.begin_create_or_update(entity, **kwargs)
         if isinstance(entity, ManagedOnlineDeployment):
@@ -144,7 +144,7 @@ class MLClient:
         raise JobError(f"a {type(entity).__name__} cannot be created", "Endpoints, deployments and clusters can.")
 
     def create_or_update(self, entity: Any, **kwargs: Any) -> Any:
-        """Submit a job, or keep an environment, data, a model or a datastore."""
+        """Submit a job, or register an environment, data, a model or a datastore."""
         if isinstance(entity, Component):
             return self.components.create_or_update(entity)
         if isinstance(entity, (Command, Job)):
@@ -162,10 +162,10 @@ class MLClient:
 
 
 class Components(Operations):
-    """`ml_client.components`: there is no registry of them; scripts go on with what they read from a file."""
+    """`ml_client.components`: there is no registry of components; scripts use those that they read from files."""
 
     def create_or_update(self, component: Component, **kwargs: Any) -> Component:
-        """The same component, which is not kept."""
+        """Return the same component, which is not stored."""
         tell(f"the component {component.name or 'without a name'} is used as it is: components are run, not registered")
         return component
 
@@ -180,7 +180,7 @@ class Environments(Operations):
         self._workspace = workspace
 
     def create_or_update(self, environment: entities.Environment) -> entities.Environment:
-        """Keep an environment under its name."""
+        """Register an environment under its name."""
         job = Command({"command": "true", "environment": environment}).checked()
         if environment.name is None:
             raise JobError("the environment has no name", "Give Environment(name=…).")
@@ -190,7 +190,7 @@ class Environments(Operations):
         return _environment(self._workspace.client.environment(name, version))
 
     def list(self, name: str | None = None, **kwargs: Any) -> Iterator[entities.Environment]:
-        """Each environment in its newest version."""
+        """The newest version of each environment."""
         return (_environment(view) for view in self._workspace.client.environments() if name in (None, view.name))
 
 
@@ -208,7 +208,7 @@ class DataAssets(Operations):
         self._storage = Storage(workspace.client.calls)
 
     def create_or_update(self, data: entities.Data) -> entities.Data:
-        """Keep a file, a folder or an address as the next version of a data asset."""
+        """Register a file, a folder or an address as the next version of a data asset."""
         asset = NewAsset(data.name, "", data.version, description=data.description, tags=data.tags)
         if "://" in data.path or data.path.startswith("azureml:"):
             body = NewAsset(data.name, data.path, data.version, data.type, tags=data.tags)
@@ -223,11 +223,11 @@ class DataAssets(Operations):
         return (_data(view) for view in self._storage.assets(name))
 
     def archive(self, name: str, version: str | None = None, label: str | None = None) -> None:
-        """Take a version, or the newest, off the lists."""
+        """Remove a version, or the newest, from lists."""
         self._storage.archive_asset(name, version or self._storage.asset(name).version, True)
 
     def restore(self, name: str, version: str) -> None:
-        """Put a version back on the lists."""
+        """Show a version in lists again."""
         self._storage.archive_asset(name, version, False)
 
 
@@ -250,7 +250,7 @@ class Models(Operations):
         self._workspace = workspace
 
     def create_or_update(self, wanted: entities.Model) -> model.Model:
-        """Register a local file or folder, files of a run (`runs:/…`), or what lies in a datastore."""
+        """Register a local file or folder, files of a run (`runs:/…`), or files in a datastore."""
         models = CalledModels(self._workspace.client.calls)
         kind = next((known for known in MODEL_TYPES if known == wanted.type), None)
         given = new_model(
@@ -286,12 +286,12 @@ class Models(Operations):
         self.get(name, version)._change(ModelChanges(stage="Archived"))
 
     def restore(self, name: str, version: str | None = None, **kwargs: Any) -> None:
-        """Take the stage `Archived` from a version."""
+        """Remove the stage `Archived` from a version."""
         self.get(name, version)._change(ModelChanges(stage="None"))
 
 
 class Workspaces(Operations):
-    """`ml_client.workspaces`: the one that this is."""
+    """`ml_client.workspaces`: only the workspace of this client."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -308,7 +308,7 @@ class Workspaces(Operations):
 
 @dataclass(frozen=True)
 class WorkspaceView:
-    """What v2 scripts read of a workspace."""
+    """The attributes of a workspace that v2 scripts read."""
 
     name: str
     location: str
@@ -335,7 +335,7 @@ class Clusters(Operations):
         return Done(None)
 
     def begin_create_or_update(self, wanted: entities.AmlCompute) -> Done:
-        """Make a cluster; one that is there already is left as it is."""
+        """Create a cluster; an existing one is left as it is."""
         known = {view.name for view in self._workspace.client.clusters()}
         if wanted.name in known:
             tell(f"the cluster {wanted.name} is there already and is left as it is; `muster cluster set` changes it")

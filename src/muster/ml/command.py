@@ -1,4 +1,4 @@
-"""`command()`: a job in v2's words, and what it becomes."""
+"""`command()`: a job with v2's arguments, and its translation to a job of Muster."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ _SECTIONS = (
     "tags",
     "properties",
 )
-"""Parts of a job that are there to be changed, whether or not something was said of them."""
+"""Parts of a job that can be changed even if they were not given."""
 _UNSET = ("services", "retry", "component", "id", "status", "studio_url", "creation_context", "log_files")
-"""What a job may be asked for besides, and has nothing to say of before it is submitted."""
+"""Other attributes that may be read, and are empty before the job is submitted."""
 
 
 @dataclass
@@ -100,7 +100,7 @@ class Command:
     """A command job that can still be changed; `MLClient.jobs.create_or_update` submits it."""
 
     values: dict[str, Value]
-    """What it says, by the keys of a job file."""
+    """The job's values, by the keys of a job file."""
     base_dir: Path = field(default_factory=Path.cwd)
 
     def __getattr__(self, name: str) -> Any:
@@ -120,16 +120,16 @@ class Command:
             self.values[name] = value
 
     def set_resources(self, **resources: Any) -> None:
-        """Change how much of the cluster the job holds."""
+        """Change how many of the cluster's resources the job gets."""
         known = plain(self.values.get("resources"))
         self.values["resources"] = {**(known if isinstance(known, dict) else {}), **resources}
 
     def set_limits(self, *, timeout: int) -> None:
-        """Change when the job is stopped."""
+        """Change after how long the job is stopped."""
         self.values["limits"] = {"timeout": timeout}
 
     def set_queue_settings(self, *, job_tier: str | None = None, priority: str | None = None) -> None:
-        """Change how the job waits."""
+        """Change how the job is queued."""
         self.values["queue_settings"] = _given({"job_tier": job_tier, "priority": priority})
 
     def sweep(self, **kwargs: Any) -> Command:
@@ -144,11 +144,11 @@ class Command:
             Path(dest).write_text(text)
 
     def _said(self) -> dict[str, Value]:
-        """Without what was only looked at."""
+        """The values without sections that were only read and are empty."""
         return {key: value for key, value in self.values.items() if value is not None and not _is_empty(key, value)}
 
     def __call__(self, **inputs: Any) -> Command:
-        """The same job with these inputs, as a component is used."""
+        """The same job with these inputs, as with a component."""
         declared = self.values.get("inputs")
         known = declared if isinstance(declared, Mapping) else {}
         if unknown := [name for name in inputs if name not in known]:
@@ -158,7 +158,7 @@ class Command:
         return Command({**self.values, "inputs": {**known, **given}}, self.base_dir)
 
     def checked(self) -> LoadedJob:
-        """The job as Muster runs it; raises JobError with every problem."""
+        """The job as Muster runs it; raises JobError that lists every problem."""
         data = {key: plain(value) for key, value in self._said().items()}
         settled = settle(as_found(data, self.base_dir))
         notice = left_out_notice(settled)
@@ -191,7 +191,7 @@ def command(
     described = kwargs.get("resources") or {}
     described = described.described() if isinstance(described, Described) else described
     resources = {**described, **_given({key: kwargs.get(key) for key in _RESOURCES})}
-    # `properties` of the job and of its resources have one name among the arguments: the job's.
+    # The argument `properties` is the job's; those of its resources cannot be given here.
     resources.pop("properties", None)
     if resources:
         values["resources"] = resources
@@ -207,7 +207,7 @@ def _is_empty(key: str, value: Value) -> bool:
 
 
 def _filled(declaration: Value, value: Value) -> Value:
-    """An input with its value: a plain one stays within what was declared of it."""
+    """An input with its value; a plain value keeps the type and limits of its declaration."""
     if isinstance(value, Input):
         return value
     if isinstance(declaration, Input):

@@ -1,10 +1,10 @@
-"""Constants of v2 scripts: texts under their names."""
+"""Constants of v2 scripts: strings under their names."""
 
 from __future__ import annotations
 
 
 class AssetTypes:
-    """What data is."""
+    """Types of data."""
 
     URI_FILE = "uri_file"
     URI_FOLDER = "uri_folder"
@@ -15,7 +15,7 @@ class AssetTypes:
 
 
 class ModelType:
-    """What a model is."""
+    """Types of models."""
 
     CUSTOM = "custom_model"
     MLFLOW = "mlflow_model"
@@ -23,7 +23,7 @@ class ModelType:
 
 
 class InputOutputModes:
-    """How data reaches a job."""
+    """How a job accesses data."""
 
     MOUNT = "mount"
     DOWNLOAD = "download"
@@ -36,7 +36,7 @@ class InputOutputModes:
 
 
 class ListViewType:
-    """What lists show; here archived jobs stay on theirs."""
+    """What lists show; here archived jobs stay in their list."""
 
     ACTIVE_ONLY = "ActiveOnly"
     ARCHIVED_ONLY = "ArchivedOnly"
@@ -44,7 +44,7 @@ class ListViewType:
 
 
 class BatchDeploymentOutputAction:
-    """What a batch deployment writes."""
+    """The output of a batch deployment."""
 
     APPEND_ROW = "append_row"
     SUMMARY_ONLY = "summary_only"

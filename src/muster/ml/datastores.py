@@ -1,4 +1,4 @@
-"""Datastores of v2: the entities, what opens them, and `ml_client.datastores`."""
+"""Datastores of v2: the entities, their credentials, and `ml_client.datastores`."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class SasTokenConfiguration(Described):
 
 
 class ServicePrincipalConfiguration(Described):
-    """An application of Azure's directory, and its secret."""
+    """A service principal of Azure's directory, with its secret."""
 
     def __init__(self, *, client_secret: str, tenant_id: str, client_id: str, **kwargs: Any) -> None:
         super().__init__(client_secret=client_secret, tenant_id=tenant_id, client_id=client_id)
 
 
 class NoneCredentialConfiguration(Described):
-    """No credential: the storage is public, or open to the server's identity."""
+    """No credential: the storage is public, or the server's identity has access."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class AzureBlobDatastore(Described):
         super().__init__(**{"name": name, "type": self.kind, "account_name": account_name, **values})
 
     def said(self) -> DatastoreFile:
-        """Checked, as from a file; raises JobError."""
+        """The datastore, checked as if from a file; raises JobError."""
         return datastore_of(type(self).__name__, self.described())
 
 
@@ -77,7 +77,7 @@ class Datastores(Operations):
         self._workspace = workspace
 
     def create_or_update(self, datastore: AzureBlobDatastore) -> Datastore:
-        """Register a datastore, or replace the one of that name."""
+        """Register a datastore, or replace the one with this name."""
         if not isinstance(datastore, AzureBlobDatastore):
             raise JobError(f"a {type(datastore).__name__} is not a datastore", "Make an AzureBlobDatastore.")
         said = datastore.said()
@@ -97,5 +97,5 @@ class Datastores(Operations):
         return iter(self._workspace.datastores.values())
 
     def delete(self, name: str) -> None:
-        """Forget a datastore; what lies there stays."""
+        """Remove a datastore; its files stay."""
         Storage(self._workspace.client.calls).delete_datastore(name)

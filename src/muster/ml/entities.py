@@ -1,4 +1,4 @@
-"""Things that v2 scripts make: environments, data, models, clusters, services."""
+"""Entities that v2 scripts create: environments, data, models, clusters, services."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class BuildContext:
 
 
 class Environment:
-    """What ranks run in."""
+    """The environment of a job's ranks."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Environment:
 
     @classmethod
     def of(cls, described: Mapping[str, Json]) -> Environment:
-        """From what a job file says below `environment`."""
+        """From the value of `environment` in a job file."""
         made = cls()
         made.more = dict(described)
         name = described.get("name")
@@ -90,7 +90,7 @@ class Environment:
         return made
 
     def described(self) -> dict[str, Json]:
-        """As a job file says it; one without a source is a name."""
+        """The environment as in a job file; one without a source is only a name."""
         build = self.build.described() if isinstance(self.build, BuildContext) else self.build
         plain: dict[str, Json] = {"name": self.name, "image": self.image, "build": build, "conda_file": self.conda_file}
         return {key: value for key, value in {**plain, **self.more}.items() if value is not None}
@@ -111,7 +111,7 @@ class Data:
 
 @dataclass
 class JobResourceConfiguration:
-    """How much of a cluster a job holds."""
+    """How many of a cluster's resources a job gets."""
 
     instance_count: int | None = None
     instance_type: str | None = None
@@ -130,7 +130,7 @@ ResourceConfiguration = JobResourceConfiguration
 
 @dataclass
 class CommandJobLimits:
-    """When a job is stopped."""
+    """After how long a job is stopped."""
 
     timeout: int | None = None
 
@@ -140,7 +140,7 @@ class CommandJobLimits:
 
 @dataclass
 class QueueSettings:
-    """How a job waits."""
+    """How a job is queued."""
 
     job_tier: str | None = None
     priority: str | None = None
@@ -151,7 +151,7 @@ class QueueSettings:
 
 @dataclass
 class UserIdentityConfiguration:
-    """Who the job is in Azure; left out with a notice."""
+    """The job's identity in Azure; ignored with a notice."""
 
     client_id: str | None = None
     type: str = "user_identity"
@@ -162,14 +162,14 @@ class UserIdentityConfiguration:
 
 @dataclass
 class ManagedIdentityConfiguration(UserIdentityConfiguration):
-    """Who the job is in Azure; left out with a notice."""
+    """The job's identity in Azure; ignored with a notice."""
 
     type: str = "managed"
 
 
 @dataclass
 class AmlTokenConfiguration(UserIdentityConfiguration):
-    """Who the job is in Azure; left out with a notice."""
+    """The job's identity in Azure; ignored with a notice."""
 
     type: str = "aml_token"
 
@@ -186,12 +186,12 @@ class Model:
     tags: dict[str, str] = field(default_factory=dict)
 
     def described(self) -> dict[str, Json]:
-        """As a deployment's file has it."""
+        """The model as in a deployment's file."""
         return {"path": self.path}
 
 
 class AmlCompute:
-    """A cluster whose nodes come and go."""
+    """A cluster that adds and removes nodes as needed."""
 
     type = "amlcompute"
     location = "local"
@@ -220,7 +220,7 @@ class AmlCompute:
 
 
 class ResourceRequirementsSettings(Described):
-    """What a replica asks for (`requests`), and the most that it gets (`limits`)."""
+    """What a replica requests (`requests`), and its upper limits (`limits`)."""
 
 
 class ResourceSettings(Described):
@@ -231,15 +231,15 @@ class ResourceSettings(Described):
 
 
 class IdentityConfiguration(Described):
-    """Who a cluster or an endpoint is in Azure; there are no identities of Azure here."""
+    """The identity of a cluster or an endpoint in Azure; there are no Azure identities here."""
 
 
 class AmlComputeSshSettings(Described):
-    """How Azure lets people into its nodes; `muster shell` enters the nodes of a run."""
+    """SSH access to Azure's nodes; here `muster shell` opens a shell on the nodes of a run."""
 
 
 class NetworkSettings(Described):
-    """A network of Azure's."""
+    """A network in Azure."""
 
 
 OnlineEndpoint = ManagedOnlineEndpoint
@@ -247,7 +247,7 @@ OnlineDeployment = ManagedOnlineDeployment
 
 
 class JobService:
-    """A port of rank 0's node that people reach through the server."""
+    """A port on rank 0's node that people reach through the server."""
 
     kind = "custom"
 
@@ -262,25 +262,25 @@ class JobService:
 
 
 class SshJobService(JobService):
-    """A shell in rank 0's node."""
+    """A shell on rank 0's node."""
 
     kind = "ssh"
 
 
 class TensorBoardJobService(JobService):
-    """TensorBoard beside rank 0."""
+    """TensorBoard on rank 0's node."""
 
     kind = "tensor_board"
 
 
 class JupyterLabJobService(JobService):
-    """JupyterLab beside rank 0."""
+    """JupyterLab on rank 0's node."""
 
     kind = "jupyter_lab"
 
 
 class VsCodeJobService(JobService):
-    """An editor that Azure starts; left out with a notice."""
+    """An editor that Azure starts; ignored with a notice."""
 
     kind = "vs_code"
 

@@ -1,4 +1,4 @@
-"""Files of v2 read in a script: `load_job`, `load_component`, `load_environment`, `load_model` and others."""
+"""Loads v2's files in a script: `load_job`, `load_component`, `load_environment`, `load_model` and others."""
 
 from __future__ import annotations
 
@@ -44,20 +44,20 @@ def load_job(
     params_override: Overrides = None,
     relative_origin: str | None = None,
 ) -> Command:
-    """A job file as a job that can still be changed; `params_override` is a list of `{"a.b": value}`."""
+    """Load a job file as a job that can still be changed; `params_override` is a list of `{"a.b": value}`."""
     document = read_job_file(Path(source))
     values = _overridden(document.data, params_override)
     return Command(values, Path(relative_origin) if relative_origin else document.base_dir)
 
 
 def load_component(source: str | os.PathLike[str], **kwargs: Any) -> Component:
-    """A component file; calling what this returns with inputs gives a job."""
+    """Load a component file; calling the result with inputs gives a job."""
     read = load_job(source, **kwargs)
     return Component(read.values, read.base_dir)
 
 
 def load_environment(source: str | os.PathLike[str], **kwargs: Any) -> Environment:
-    """A file that describes an environment."""
+    """Load a file that describes an environment."""
     described = environment_of(Path(source))
     if not isinstance(described, Mapping):
         return Environment(name=None if described is None else str(described))
@@ -65,25 +65,25 @@ def load_environment(source: str | os.PathLike[str], **kwargs: Any) -> Environme
 
 
 def load_model(source: str | os.PathLike[str], **kwargs: Any) -> Model:
-    """A file that describes a model."""
+    """Load a file that describes a model."""
     said = read_model_file(Path(source))
     version = None if said.version is None else str(said.version)
     return Model(said.name, said.path, said.type or "custom_model", version, said.description, dict(said.tags))
 
 
 def load_data(source: str | os.PathLike[str], **kwargs: Any) -> Data:
-    """A file that describes data."""
+    """Load a file that describes data."""
     said = read_data_file(Path(source))
     return Data(said.path, said.type or "uri_folder", said.name, said.version, said.description, dict(said.tags))
 
 
 def load_datastore(source: str | os.PathLike[str], *, params_override: Overrides = None) -> AzureBlobDatastore:
-    """A file that describes a datastore."""
+    """Load a file that describes a datastore."""
     values = _read(source, params_override)
     kind = str(values.get("type") or "").lower()
     kinds = {known.kind: known for known in (AzureBlobDatastore, AzureFileDatastore, AzureDataLakeGen2Datastore)}
     made = kinds.get(kind, AzureBlobDatastore).read(Path(source), {"name": "", "account_name": "", **values})
-    # Whatever is wrong is said now, with the file's name.
+    # Report errors now, with the file's name.
     made.said()
     return made
 
@@ -91,7 +91,7 @@ def load_datastore(source: str | os.PathLike[str], *, params_override: Overrides
 def load_online_endpoint(
     source: str | os.PathLike[str], *, params_override: Overrides = None, **kwargs: Any
 ) -> ManagedOnlineEndpoint:
-    """A file that describes an online endpoint."""
+    """Load a file that describes an online endpoint."""
     values = _read(source, params_override)
     kind = KubernetesOnlineEndpoint if "compute" in values else ManagedOnlineEndpoint
     return kind.read(Path(source), values)
@@ -100,7 +100,7 @@ def load_online_endpoint(
 def load_online_deployment(
     source: str | os.PathLike[str], *, params_override: Overrides = None, **kwargs: Any
 ) -> ManagedOnlineDeployment:
-    """A file that describes an online deployment; its paths are relative to the file."""
+    """Load a file that describes an online deployment; its paths are relative to the file."""
     values = _read(source, params_override)
     kind = KubernetesOnlineDeployment if values.get("type") == "kubernetes" else ManagedOnlineDeployment
     return kind.read(Path(source), values)
@@ -109,20 +109,20 @@ def load_online_deployment(
 def load_batch_endpoint(
     source: str | os.PathLike[str], *, params_override: Overrides = None, **kwargs: Any
 ) -> BatchEndpoint:
-    """A file that describes a batch endpoint."""
+    """Load a file that describes a batch endpoint."""
     return BatchEndpoint.read(Path(source), {"name": "", **_read(source, params_override)})
 
 
 def load_batch_deployment(
     source: str | os.PathLike[str], *, params_override: Overrides = None, **kwargs: Any
 ) -> BatchDeployment:
-    """A file that describes a batch deployment; its paths are relative to the file."""
+    """Load a file that describes a batch deployment; its paths are relative to the file."""
     values = _read(source, params_override)
     return (ModelBatchDeployment if "settings" in values else BatchDeployment).read(Path(source), values)
 
 
 def load_compute(source: str | os.PathLike[str], **kwargs: Any) -> AmlCompute:
-    """A file that describes a cluster."""
+    """Load a file that describes a cluster."""
     said = load_cluster_file(Path(source))
     if said.name is None:
         raise JobError(f"{source}: `name` is missing", "Write name: my-cluster.")

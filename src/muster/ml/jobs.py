@@ -1,4 +1,4 @@
-"""`ml_client.jobs`: submitted jobs, as v2 scripts look at them."""
+"""`ml_client.jobs`: submitted jobs, as v2 scripts see them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LOOK_S = 0.2
 
 @dataclass(frozen=True)
 class StudioPage:
-    """Where a job is looked at."""
+    """The page that shows a job."""
 
     endpoint: str
     status: str = "Running"
@@ -56,7 +56,7 @@ class CreationContext:
 
 
 class Job:
-    """A submitted job, as v2 scripts look at it; what its job file says has the names of its keys."""
+    """A submitted job, as v2 scripts see it; the values of its job file are attributes under their keys."""
 
     type = "command"
 
@@ -64,7 +64,7 @@ class Job:
         self.run = run
         self.name = run.id
         self.experiment_name = run.experiment.name
-        # Changed here, these three are the job's after `create_or_update`.
+        # Changes to these three are stored by `create_or_update`.
         self.display_name = run.display_name
         self.tags = run.tags
         self.description = run.description
@@ -81,12 +81,12 @@ class Job:
 
     @property
     def status(self) -> str:
-        """The state now."""
+        """The current state."""
         return self.run.get_status()
 
     @property
     def studio_url(self) -> str:
-        """How to see the job from a terminal."""
+        """The address of the job's page in the portal."""
         return self.run.get_portal_url()
 
     @property
@@ -103,18 +103,18 @@ class Job:
 
     @property
     def compute(self) -> str | None:
-        """The cluster that its job names."""
+        """The cluster that the job file names."""
         return next((str(value) for value in [self._spec("compute")] if value), None)
 
     @property
     def inputs(self) -> Mapping[str, Json]:
-        """What its job says below `inputs`."""
+        """The `inputs` of the job file."""
         found = self._spec("inputs")
         return Section(found if isinstance(found, Mapping) else {})
 
     @property
     def outputs(self) -> Mapping[str, Output]:
-        """Its outputs, each with an address that another job takes as an input."""
+        """The job's outputs, each with an address that another job can take as an input."""
         found = self._spec("outputs")
         named = found if isinstance(found, Mapping) else {}
         address = f"azureml://jobs/{self.name}/outputs"
@@ -146,7 +146,7 @@ class Ending(Done):
         self._run = run
 
     def result(self, timeout: float | None = None) -> None:
-        """Wait until it has ended."""
+        """Wait until the job has ended."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while not self.done():
             if deadline is not None and time.monotonic() > deadline:
@@ -176,7 +176,7 @@ class Jobs(Operations):
         experiment_name: str | None = None,
         **kwargs: Any,
     ) -> Job:
-        """Submit a job, and return at once; of one that was submitted, keep the tags and the title that it now has."""
+        """Submit a job and return at once; for a submitted job, store its current tags, title and description."""
         if isinstance(job, Job):
             job.description = job.description if description is None else description
             return self._update(job, tags or {})
@@ -205,14 +205,14 @@ class Jobs(Operations):
     def list(
         self, *, parent_job_name: str | None = None, max_results: int | None = None, **kwargs: Any
     ) -> Iterator[Job]:
-        """Every job, or those that one has made, newest first; at most `max_results`."""
+        """All jobs, or the child jobs of one, newest first; at most `max_results`."""
         if parent_job_name is not None:
             return islice(map(Job, self.get(parent_job_name).run.get_children()), max_results)
         found = (Job(Run._of(self._workspace, view)) for view in self._workspace.client.each_run())
         return islice(found, max_results)
 
     def stream(self, name: str) -> None:
-        """Print what the job prints until it ends; one that failed raises RunFailed with its verdict."""
+        """Print the job's output until it ends; a failed job raises RunFailed with its verdict."""
         self.get(name).run.wait_for_completion(show_output=True)
 
     def show_services(self, name: str, node_index: int = 0) -> dict[str, Service]:
@@ -235,7 +235,7 @@ class Jobs(Operations):
     def download(
         self, name: str, *, download_path: str | Path = ".", output_name: str | None = None, all: bool = False
     ) -> None:
-        """The job's files into `artifacts/`, or one output into `named-outputs/NAME/`; `all`: both."""
+        """Download the job's files into `artifacts/`, or one output into `named-outputs/NAME/`; `all`: both."""
         run, target = self.get(name).run, Path(download_path)
         files = run.get_file_names()
         outputs = [output_name] if output_name else sorted(self._outputs(run)) if all else []
@@ -253,7 +253,7 @@ class Jobs(Operations):
                 self._workspace.client.download(run.id, file, target / "artifacts" / file)
 
     def validate(self, job: Command, **kwargs: Any) -> Validation:
-        """What is wrong with a job, without submitting it."""
+        """Check a job without submitting it."""
         try:
             job.checked()
         except JobError as error:
@@ -267,7 +267,7 @@ class Jobs(Operations):
         """Kept for v2 scripts, as `archive` is."""
 
     def _in_datastores(self, run: Run, outputs: Sequence[str], target: Path) -> bool:
-        """Download the outputs that lie in a datastore; whether there was one."""
+        """Download the outputs that are in a datastore; returns whether there was one."""
         spec = self._workspace.client.run(run.id).spec.get("outputs")
         storage, found = Storage(self._workspace.client.calls), False
         for name in outputs:
@@ -292,7 +292,7 @@ def _service(job: str, name: str, item: Json) -> Service:
 
 
 def _output(item: Json, address: str) -> Output:
-    """With the place that it was given, otherwise where the run keeps it."""
+    """An output with the path that the job file gives, or its address in the run."""
     said = item if isinstance(item, Mapping) else {}
     path = said.get("path")
     return Output(type=str(said.get("type") or "uri_folder"), path=path if isinstance(path, str) else address)

@@ -46,7 +46,7 @@ class OnlineEndpoints(Operations):
         return Endpoints(self._workspace.client.calls)
 
     def begin_create_or_update(self, endpoint: ManagedOnlineEndpoint, **kwargs: Any) -> Done:
-        """Create an endpoint, or give the one that is there other traffic, tags and words."""
+        """Create an endpoint, or change the traffic, tags and description of an existing one."""
         said, calls = endpoint.said(), self._calls
         for text in said.notices:
             tell(text)
@@ -69,23 +69,23 @@ class OnlineEndpoints(Operations):
         return Done(ManagedOnlineEndpoint.of(calls.change(said.name, changes)))
 
     def get(self, name: str, **kwargs: Any) -> ManagedOnlineEndpoint:
-        """An endpoint as it is now; what is changed in it, `begin_create_or_update` takes."""
+        """An endpoint's current state; pass a changed one to `begin_create_or_update`."""
         return ManagedOnlineEndpoint.of(self._calls.show(name))
 
     def list(self, **kwargs: Any) -> Iterator[ManagedOnlineEndpoint]:
         return map(ManagedOnlineEndpoint.of, self._calls.list())
 
     def begin_delete(self, name: str, **kwargs: Any) -> Done:
-        """End an endpoint with all of its deployments."""
+        """Delete an endpoint with all of its deployments."""
         self._calls.delete(name)
         return Done(None)
 
     def get_keys(self, name: str) -> EndpointAuthKeys | EndpointAuthToken:
-        """Its keys, or a token for an hour."""
+        """The endpoint's keys, or a token for an hour."""
         return keys_of(self._calls.keys(name))
 
     def begin_regenerate_keys(self, name: str, *, key_type: str = "primary") -> Done:
-        """Make a key anew."""
+        """Replace a key by a new one."""
         if key_type not in ("primary", "secondary"):
             raise UserError(f"there is no {key_type} key", "Keys are primary and secondary.")
         return Done(keys_of(self._calls.renew_key(name, "primary" if key_type == "primary" else "secondary")))
@@ -99,7 +99,7 @@ class OnlineEndpoints(Operations):
         deployment_name: str | None = None,
         **kwargs: Any,
     ) -> str:
-        """Ask an endpoint; the answer's text. Raises UserError for a code that is no success."""
+        """Send a request to an endpoint; returns the text of the answer. Raises UserError for a status of failure."""
         if (request_file is None) == (input_data is None):
             raise UserError("there must be one body", "Give either request_file or input_data.")
         if request_file is not None:
@@ -125,7 +125,7 @@ class OnlineDeployments(Operations):
     def begin_create_or_update(
         self, deployment: ManagedOnlineDeployment, *, local: bool = False, **kwargs: Any
     ) -> Deploying:
-        """Deploy, or replace what is deployed without a lost request; `result()` waits until it serves."""
+        """Create a deployment, or replace it without losing a request; `result()` waits until it serves."""
         if local:
             tell("local=True: deployments run on this machine anyway unless `compute` names another")
         said = deployment.said()
@@ -135,14 +135,14 @@ class OnlineDeployments(Operations):
         return Deploying(self, said.endpoint, said.name)
 
     def get(self, name: str, endpoint_name: str, **kwargs: Any) -> ManagedOnlineDeployment:
-        """A deployment as it is now; what is changed in it, `begin_create_or_update` deploys."""
+        """A deployment's current state; pass a changed one to `begin_create_or_update`."""
         return self._entity(self.view(name, endpoint_name))
 
     def list(self, endpoint_name: str, **kwargs: Any) -> Iterator[ManagedOnlineDeployment]:
         return map(self._entity, Endpoints(self._client.calls).show(endpoint_name).deployments)
 
     def view(self, name: str, endpoint_name: str) -> DeploymentView:
-        """A deployment as the server tells of it."""
+        """A deployment as the server describes it."""
         for item in Endpoints(self._client.calls).show(endpoint_name).deployments:
             if item.name == name:
                 return item
@@ -152,17 +152,17 @@ class OnlineDeployments(Operations):
         return ManagedOnlineDeployment.of(view, self._client.run(view.run).spec if view.run else {})
 
     def begin_delete(self, name: str, endpoint_name: str, **kwargs: Any) -> Done:
-        """End a deployment that has no traffic."""
+        """Delete a deployment without traffic."""
         Endpoints(self._client.calls).delete_deployment(endpoint_name, name)
         return Done(None)
 
     def get_logs(self, name: str, endpoint_name: str, lines: int = 5000, **kwargs: Any) -> str:
-        """The last lines that its replicas printed."""
+        """The last lines that the replicas printed."""
         return last_lines(self._client, self.view(name, endpoint_name), lines)
 
 
 class Deploying(Done):
-    """A deployment that comes up."""
+    """A deployment that is starting."""
 
     def __init__(self, deployments: OnlineDeployments, endpoint: str, name: str) -> None:
         super().__init__(None)
@@ -171,7 +171,7 @@ class Deploying(Done):
         self._show: Callable[[], EndpointView] = partial(Endpoints(deployments._client.calls).show, endpoint)
 
     def result(self, timeout: float | None = None) -> ManagedOnlineDeployment:
-        """Wait until it serves; raises RunFailed where it does not come up."""
+        """Wait until the deployment serves; raises RunFailed if it does not start."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             view = self._get()

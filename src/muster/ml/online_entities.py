@@ -1,4 +1,4 @@
-"""Online endpoints and deployments as v2 scripts make them: what a file could say too, under the same keys."""
+"""Online endpoints and deployments as v2 scripts make them, with the same keys as in a file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from muster.wire.serving.endpoints import DeploymentView, EndpointKeys, Endpoint
 
 
 class Described:
-    """Something that a file could say too: its keyword arguments are the file's keys."""
+    """An entity that can also be described in a file: its keyword arguments are the file's keys."""
 
     _file: Path | None = None
 
@@ -26,18 +26,18 @@ class Described:
 
     @classmethod
     def read(cls, file: Path, values: Mapping[str, Value]) -> Self:
-        """From a file's values, by its keys; paths stay relative to the file."""
+        """From a file's values by key; paths stay relative to the file."""
         made = cls(**{key: value for key, value in values.items() if not key.startswith("$")})
         made._file = file.absolute()
         return made
 
     @property
     def _where(self) -> Path:
-        """What paths are relative to the folder of, and what errors name."""
+        """The file that errors name, and whose folder paths are relative to."""
         return self._file or Path.cwd() / type(self).__name__
 
     def described(self) -> dict[str, Json]:
-        """The values as a file has them."""
+        """The values as in a file."""
         return {key: _plain(value) for key, value in vars(self).items() if value is not None and key[0] != "_"}
 
 
@@ -49,11 +49,11 @@ class CodeConfiguration(Described):
 
 
 class OnlineRequestSettings(Described):
-    """How requests to a deployment are taken."""
+    """How a deployment handles requests."""
 
 
 class ProbeSettings(Described):
-    """How it is found out whether a replica lives."""
+    """How to check whether a replica is alive."""
 
 
 class DefaultScaleSettings(Described):
@@ -71,22 +71,22 @@ class TargetUtilizationScaleSettings(Described):
 
 
 class RequestLogging(Described):
-    """Headers that are kept with requests."""
+    """The headers that are stored with requests."""
 
 
 class DeploymentCollection(Described):
-    """One of the things that are kept of requests."""
+    """One kind of data that is collected from requests."""
 
 
 class DataCollector(Described):
-    """What is kept of requests: collections by their names, a share of the requests, folders by date."""
+    """What is collected from requests: collections by name, a share of the requests, folders by date."""
 
     def __init__(self, collections: Mapping[str, Any], **values: Any) -> None:
         super().__init__(collections=collections, **values)
 
 
 class ManagedOnlineEndpoint(Described):
-    """An address that stays, with keys."""
+    """A permanent address with keys."""
 
     name: str
     traffic: Mapping[str, int]
@@ -98,7 +98,7 @@ class ManagedOnlineEndpoint(Described):
 
     @classmethod
     def of(cls, view: EndpointView) -> ManagedOnlineEndpoint:
-        """An endpoint that is there: what is changed in it, `begin_create_or_update` takes."""
+        """An existing endpoint; pass a changed one to `begin_create_or_update`."""
         made = cls(
             name=view.name, description=view.description, tags=dict(view.tags), properties=dict(view.properties),
             auth_mode=view.auth_mode, traffic=dict(view.traffic), mirror_traffic=dict(view.mirror_traffic),
@@ -109,20 +109,20 @@ class ManagedOnlineEndpoint(Described):
         return made
 
     def __getattr__(self, name: str) -> Any:
-        """What else the server said of it: `state`, `deployments`, `run` and others."""
+        """Other attributes from the server: `state`, `deployments`, `run` and others."""
         return _of_view(self, name)
 
     def said(self) -> EndpointFile:
-        """Checked, as from a file; raises JobError."""
+        """The endpoint, checked as if from a file; raises JobError."""
         return endpoint_of(self._where, self.described())
 
 
 class KubernetesOnlineEndpoint(ManagedOnlineEndpoint):
-    """The same on a cluster that it names."""
+    """An endpoint on a cluster that it names."""
 
 
 class ManagedOnlineDeployment(Described):
-    """A model that answers at an endpoint."""
+    """A model that serves requests at an endpoint."""
 
     name: str
     endpoint_name: str
@@ -135,7 +135,7 @@ class ManagedOnlineDeployment(Described):
 
     @classmethod
     def of(cls, view: DeploymentView, spec: Mapping[str, Json]) -> ManagedOnlineDeployment:
-        """A deployment that is there, with the job of its run: what is changed in it can be deployed again."""
+        """An existing deployment, with the job of its run; a changed one can be deployed again."""
         settings, limits = _settings(spec), view.limits
         made = cls(
             name=view.name, endpoint_name=view.endpoint, description=view.description, tags=dict(view.tags),
@@ -156,16 +156,16 @@ class ManagedOnlineDeployment(Described):
         return made
 
     def __getattr__(self, name: str) -> Any:
-        """What else the server said of it: `state`, `ready`, `run`, `why` and others."""
+        """Other attributes from the server: `state`, `ready`, `run`, `why` and others."""
         return _of_view(self, name)
 
     def said(self) -> DeploymentFile:
-        """Checked, as from a file; raises JobError. Paths are relative to the current folder, or to its file's."""
+        """The deployment, checked as if from a file; raises JobError. Paths are relative to its file or to `.`."""
         return deployment_of(self._where, self.described())
 
 
 class KubernetesOnlineDeployment(ManagedOnlineDeployment):
-    """The same on a cluster that its endpoint names."""
+    """A deployment on a cluster that its endpoint names."""
 
 
 class EndpointAuthKeys:
@@ -177,7 +177,7 @@ class EndpointAuthKeys:
 
 
 class EndpointAuthToken:
-    """A token that opens an endpoint for a while."""
+    """A token that gives access to an endpoint for a limited time."""
 
     def __init__(self, access_token: str | None = None, expiry_time_utc: float = 0, **kwargs: Any) -> None:
         self.access_token = self.token = access_token
@@ -186,7 +186,7 @@ class EndpointAuthToken:
 
 
 def keys_of(found: EndpointKeys) -> EndpointAuthKeys | EndpointAuthToken:
-    """What opens an endpoint, with Azure ML's names."""
+    """The keys or token of an endpoint, under Azure ML's names."""
     if found.token is not None:
         return EndpointAuthToken(found.token, found.expires_at or 0)
     return EndpointAuthKeys(found.primary, found.secondary)
@@ -209,7 +209,7 @@ def _of_view(entity: Any, name: str) -> Any:
 
 
 def _settings(spec: Mapping[str, Json]) -> Mapping[str, Json]:
-    """What the replicas were told: the one argument of their command."""
+    """The replicas' settings: the one argument of their command."""
     command = spec.get("command")
     found = json.loads(command[3]) if isinstance(command, list) and len(command) > 3 else {}
     return found if isinstance(found, Mapping) else {}
@@ -224,7 +224,7 @@ def _model(view: DeploymentView, spec: Mapping[str, Json]) -> str | None:
 
 
 def _variables(spec: Mapping[str, Json]) -> dict[str, Json]:
-    """Those that were given, without what tells replicas of their models."""
+    """The given environment variables, without the one that lists the replicas' models."""
     found = spec.get("environment_variables")
     return {key: value for key, value in found.items() if key != MODELS} if isinstance(found, Mapping) else {}
 
@@ -259,7 +259,7 @@ def _collector(settings: Mapping[str, Json]) -> DataCollector | None:
 
 
 def _plain(value: Any) -> Json:
-    """A value of a script as a file has it."""
+    """A script's value in the form that a file has."""
     if isinstance(value, Model):
         return f"azureml:{value.name}:{value.version}"
     if isinstance(value, Mapping):

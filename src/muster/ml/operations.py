@@ -1,4 +1,4 @@
-"""What groups of calls of v2 have in common, and what calls that take long return."""
+"""The base of v2's groups of calls, and the result of its long-running calls."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class Operations:
-    """A group of calls of an `MLClient`: what it does not have, it refuses with a list of what it has."""
+    """A group of calls of an `MLClient`; an unknown call raises an error that lists the existing ones."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -16,7 +16,7 @@ class Operations:
 
 
 class Done:
-    """What a long call of Azure's returns: here it is over already."""
+    """The result of a call that takes long in Azure; here it is finished at once."""
 
     def __init__(self, value: Any) -> None:
         self._value = value

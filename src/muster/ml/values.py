@@ -1,4 +1,4 @@
-"""Inputs and outputs of a job, in v2's words."""
+"""Inputs and outputs of a job, under v2's names."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from muster.wire.codec import Json
 
 @runtime_checkable
 class Described(Protocol):
-    """Something that a job file can say."""
+    """An object that can be written in a job file."""
 
     def described(self) -> dict[str, Json]: ...
 
 
 Value = Json | Described | os.PathLike[str] | Mapping[str, "Value"]
-"""What stands in a job while it can still be changed."""
+"""A value in a job that can still be changed."""
 
 
 class Input:
@@ -47,7 +47,7 @@ class Input:
         self.more: dict[str, Json] = kwargs
 
     def described(self) -> dict[str, Json]:
-        """As a job file says it."""
+        """The value as in a job file."""
         plain: dict[str, Json] = {"path": self.path, "mode": self.mode, "default": self.default, **self.limits}
         return {"type": self.type, **_given({**plain, "optional": self.optional}), **self.more}
 
@@ -73,13 +73,13 @@ class Output:
         self.more: dict[str, Json] = kwargs
 
     def described(self) -> dict[str, Json]:
-        """As a job file says it."""
+        """The value as in a job file."""
         plain: dict[str, Json] = {"path": self.path, "mode": self.mode, "name": self.name, "version": self.version}
         return {"type": self.type, **_given(plain), **self.more}
 
 
 class Section(dict[str, Any]):
-    """Part of a job whose entries are attributes, too: `job.inputs.lr = 0.1`, `job.outputs["model"]`."""
+    """Part of a job whose entries are also attributes: `job.inputs.lr = 0.1`, `job.outputs["model"]`."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -98,7 +98,7 @@ def section(value: Any) -> Any:
 
 
 def plain(value: Value) -> Json:
-    """A value and all below it, as a job file says them."""
+    """A value and everything in it, as in a job file."""
     if isinstance(value, Mapping):
         return {key: plain(item) for key, item in value.items() if item is not None}
     if isinstance(value, os.PathLike):
