@@ -1,4 +1,4 @@
-"""Compute targets, in v1's words."""
+"""Compute targets, under v1's names."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ComputeTargetException(NotFound):
 
 @dataclass(frozen=True)
 class ProvisioningConfiguration:
-    """What a compute target is to be."""
+    """The settings of a compute target to create."""
 
     engine: str
     options: Mapping[str, Json]
@@ -70,7 +70,7 @@ class ComputeTarget:
     """A cluster of the workspace, by name."""
 
     def __new__(cls, workspace: Connected, name: str) -> ComputeTarget:
-        # v1 scripts ask whether a target `is` an AmlCompute.
+        # v1 scripts check whether a target is an instance of AmlCompute.
         return object.__new__(AmlCompute if cls is ComputeTarget else cls)
 
     def __init__(self, workspace: Connected, name: str) -> None:
@@ -93,7 +93,7 @@ class ComputeTarget:
 
     @staticmethod
     def attach(*args: Any, **kwargs: Any) -> ComputeTarget:
-        """Refused: machines become a cluster by its file."""
+        """Refused: a cluster file makes a cluster of machines."""
         raise JobError(
             "a machine or a service of Azure cannot be attached",
             "Make a cluster of your machines with `muster cluster create`, or one with ComputeTarget.create.",
@@ -101,71 +101,71 @@ class ComputeTarget:
 
     @property
     def status(self) -> ClusterStatus:
-        """Its state at the last look."""
+        """The cluster's state when last fetched."""
         return ClusterStatus(self._view)
 
     @property
     def scale_settings(self) -> dict[str, Json]:
-        """Between how many nodes it has, and how long one stays idle."""
+        """The least and largest number of nodes, and how long a node stays idle."""
         return self.status.scale_settings
 
     @property
     def vm_size(self) -> str:
-        """The machine size that its price comes from."""
+        """The machine size that decides its price."""
         return self._view.size.name if self._view.size is not None else ""
 
     @property
     def id(self) -> str:
-        """Its name: clusters are told apart by that."""
+        """The cluster's name, which is unique."""
         return self.name
 
     @property
     def location(self) -> str:
-        """Kept for v1 scripts: where the workspace is."""
+        """Kept for v1 scripts: the location of the workspace."""
         return "local"
 
     @property
     def provisioning_errors(self) -> None:
-        """Kept for v1 scripts: what goes wrong with nodes is in their state."""
+        """Kept for v1 scripts: errors of nodes are in their state."""
         return None
 
     @property
     def tags(self) -> dict[str, str]:
-        """Its tags."""
+        """The cluster's tags."""
         found = self._view.options.get("tags")
         return {str(key): str(value) for key, value in found.items()} if isinstance(found, Mapping) else {}
 
     def serialize(self) -> dict[str, Json]:
-        """The cluster as a mapping, at the last look."""
+        """The cluster as a mapping, as last fetched."""
         return dict(ClusterStatus(self._view))
 
     @property
     def type(self) -> str:
-        """What v1 calls a cluster; `engine` says what is behind it."""
+        """v1's name for a cluster; `engine` is what runs it."""
         return "AmlCompute"
 
     @property
     def engine(self) -> str:
-        """The engine behind it, such as `local`, `slurm` or `ray`."""
+        """The engine that runs it, such as `local`, `slurm` or `ray`."""
         return self._view.engine
 
     @property
     def provisioning_state(self) -> str:
-        """The state at the last look, in the words of v1; `refresh_state` looks again."""
+        """The state when last fetched, in v1's terms; `refresh_state` fetches it again."""
         return ClusterStatus(self._view).provisioning_state
 
     def get_status(self) -> ClusterStatus:
-        """The cluster as the server sees it now."""
+        """The cluster's current state, from the server."""
         self.refresh_state()
         return ClusterStatus(self._view)
 
     def list_nodes(self) -> Sequence[dict[str, Json]]:
-        """Its nodes, a mapping for each."""
+        """The cluster's nodes, a mapping for each."""
         self.refresh_state()
         return tuple(to_json(node) for node in self._view.nodes)
 
     def refresh_state(self) -> None:
-        """Look again."""
+        """Fetch the state again."""
         self._view = _view(self.workspace, self.name)
 
     def wait_for_completion(
@@ -175,7 +175,7 @@ class ComputeTarget:
         timeout_in_minutes: float | None = None,
         is_delete_operation: bool = False,
     ) -> None:
-        """Wait until the cluster has its nodes (by default `min_nodes`), or is gone."""
+        """Wait until the cluster has its nodes (by default `min_nodes`), or is deleted."""
         deadline = time.monotonic() + (CLUSTER_WAIT_S if timeout_in_minutes is None else 60 * timeout_in_minutes)
         wanted = "is gone" if is_delete_operation else "has its nodes"
         while not (self._is_gone() if is_delete_operation else self._has_nodes(min_node_count)):
@@ -191,7 +191,7 @@ class ComputeTarget:
         max_nodes: int | None = None,
         idle_seconds_before_scaledown: int | None = None,
     ) -> None:
-        """Resize; nodes that go finish their runs first."""
+        """Resize the cluster; removed nodes finish their runs first."""
         given = {
             "min_nodes": min_nodes,
             "max_nodes": max_nodes,
@@ -221,7 +221,7 @@ class ComputeTarget:
 
 
 class AmlCompute(ComputeTarget):
-    """A cluster with a largest number of nodes."""
+    """A cluster with a maximum number of nodes."""
 
     @staticmethod
     def supported_vmsizes(workspace: Any = None, location: str | None = None) -> Sequence[dict[str, Json]]:

@@ -1,4 +1,4 @@
-"""Packages of conda and pip, in v1's words."""
+"""Packages of conda and pip, under v1's names."""
 
 from __future__ import annotations
 
@@ -53,24 +53,24 @@ class CondaDependencies:
 
     @property
     def conda_packages(self) -> list[str]:
-        """What conda installs."""
+        """The packages that conda installs."""
         return list(self._conda)
 
     @property
     def pip_packages(self) -> list[str]:
-        """What pip installs."""
+        """The packages that pip installs."""
         return list(self._pip)
 
     def add_pip_package(self, pip_package: str) -> None:
-        """Have pip install one more."""
+        """Add a package of pip."""
         self._pip.append(pip_package)
 
     def add_conda_package(self, conda_package: str) -> None:
-        """Have conda install one more."""
+        """Add a package of conda."""
         self._conda.append(conda_package)
 
     def add_channel(self, channel: str) -> None:
-        """Have conda look in one more channel."""
+        """Add a channel of conda."""
         self._channels.append(channel)
 
     def set_python_version(self, version: str) -> None:
@@ -78,25 +78,25 @@ class CondaDependencies:
         self.python_version = version
 
     def remove_pip_packages(self, names: Iterable[str]) -> None:
-        """Take packages out by their names."""
+        """Remove packages of pip by their names."""
         gone = {_package_name(name) for name in names}
         self._pip = [package for package in self._pip if _package_name(package) not in gone]
 
     def remove_pip_package(self, pip_package: str) -> None:
-        """Take a package of pip's out."""
+        """Remove a package of pip."""
         self.remove_pip_packages([pip_package])
 
     def remove_conda_package(self, conda_package: str) -> None:
-        """Take a package of conda's out."""
+        """Remove a package of conda."""
         gone = _package_name(conda_package)
         self._conda = [package for package in self._conda if _package_name(package) != gone]
 
     def remove_channel(self, channel: str) -> None:
-        """Have conda look in one channel less."""
+        """Remove a channel of conda."""
         self._channels = [known for known in self._channels if known != channel]
 
     def set_pip_requirements(self, pip_requirements: Iterable[str]) -> None:
-        """Have pip install these, and no others."""
+        """Replace the packages of pip by these."""
         self._pip = list(pip_requirements)
 
     def set_pip_option(self, pip_option: str) -> None:
@@ -104,24 +104,24 @@ class CondaDependencies:
         self._pip.insert(0, pip_option)
 
     def set_pip_index_url(self, index_url: str) -> None:
-        """Have pip look at another index."""
+        """Have pip use another index."""
         self.set_pip_option(index_url if index_url.startswith("-") else f"--index-url {index_url}")
 
     def add_tensorflow_pip_package(self, core_type: str = "cpu", version: str | None = None) -> None:
-        """Have pip install TensorFlow."""
+        """Add TensorFlow as a package of pip."""
         self.add_pip_package(f"tensorflow=={version}" if version else "tensorflow")
 
     def add_tensorflow_conda_package(self, core_type: str = "cpu", version: str | None = None) -> None:
-        """Have conda install TensorFlow."""
+        """Add TensorFlow as a package of conda."""
         self.add_conda_package(f"tensorflow={version}" if version else "tensorflow")
 
     @property
     def conda_channels(self) -> list[str]:
-        """Where conda looks."""
+        """The channels that conda uses."""
         return list(self._channels)
 
     def get_python_version(self) -> str | None:
-        """The Python version that was chosen."""
+        """The chosen Python version."""
         return self.python_version
 
     def serialize_to_string(self) -> str:
@@ -166,5 +166,5 @@ def _package_name(requirement: str) -> str:
 
 
 def _items(value: Json) -> Sequence[Json]:
-    """A list of a document; anything else has no items."""
+    """The items of a list in a document; none for anything else."""
     return value if isinstance(value, Sequence) and not isinstance(value, str) else ()

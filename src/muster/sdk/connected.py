@@ -1,4 +1,4 @@
-"""What the rest of the SDK needs of a workspace."""
+"""The part of a workspace that the rest of the SDK uses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Connected(Protocol):
-    """A workspace with its connection."""
+    """A workspace with a connection to its server."""
 
     @property
     def client(self) -> Client: ...

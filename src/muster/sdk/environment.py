@@ -1,4 +1,4 @@
-"""What a script runs in, in v1's words."""
+"""The environment of a script, under v1's names."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class PythonSection:
     base_conda_environment: str | None = None
 
     def packages(self) -> CondaDependencies:
-        """Those of the file where one is named."""
+        """The packages; those of the conda file if one is given."""
         file = self.conda_dependencies_file
         return CondaDependencies(file) if file is not None else self.conda_dependencies
 
@@ -59,13 +59,13 @@ class DockerBuildContext:
 
     @staticmethod
     def from_git(*args: Any, **kwargs: Any) -> DockerBuildContext:
-        """Refused: the folder goes with the job."""
+        """Refused: the folder is sent with the job."""
         raise JobError("a build context cannot come from a repository's address", "Clone it, and give its folder.")
 
 
 @dataclass
 class Registry:
-    """Where an image comes from; passwords are kept with `muster secret set`."""
+    """The registry of an image; its password is set with `muster secret set`."""
 
     address: str | None = None
     username: str | None = None
@@ -80,7 +80,7 @@ class DockerSection:
     base_image: str | None = None
     base_dockerfile: str | None = None
     sent_build: Mapping[str, Json] | None = None
-    """What a registered environment's image is built from: it was sent when that was registered."""
+    """The build context of a registered environment's image, which was sent when it was registered."""
     shm_size: str | None = None
     arguments: list[str] = field(default_factory=list)
     shared_volumes: bool = True
@@ -89,7 +89,7 @@ class DockerSection:
 
 
 class Environment:
-    """What a script runs in: the current Python, packages, or a container image."""
+    """The environment of a script: the current Python, packages, or a container image."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -114,13 +114,13 @@ class Environment:
 
     @staticmethod
     def list(workspace: Connected) -> dict[str, Environment]:
-        """Every registered environment by its name, in its newest version."""
+        """The newest version of every registered environment, by name."""
         found = workspace.client.environments()
         return {view.name: from_spec(view.name, view.spec, str(view.version)) for view in found}
 
     @staticmethod
     def from_pip_requirements(name: str, file_path: str, pip_version: str | None = None) -> Environment:
-        """The packages of a requirements file."""
+        """An environment with the packages of a requirements file."""
         lines = requirement_file(Path(file_path).absolute())
         made = Environment(name)
         wanted = (re.sub(r"(^|\s)#.*", "", line).strip() for line in lines)
@@ -129,7 +129,7 @@ class Environment:
 
     @staticmethod
     def from_conda_specification(name: str, file_path: str) -> Environment:
-        """The packages of a conda file."""
+        """An environment with the packages of a conda file."""
         made = Environment(name)
         made.python.conda_dependencies = CondaDependencies(file_path)
         return made
@@ -142,12 +142,12 @@ class Environment:
         conda_specification: str | None = None,
         pip_requirements: str | None = None,
     ) -> Environment:
-        """A container image, with packages on top of it if given."""
+        """An environment with a container image, and packages on top of it if given."""
         made = _on_image(name, conda_specification, pip_requirements)
         address = getattr(container_registry, "address", None) or ""
         made.docker.base_image = f"{address}/{image}" if address and not image.startswith(f"{address}/") else image
         if getattr(container_registry, "password", None):
-            # A password in a script would travel with its code.
+            # A password in a script would be sent along with its code.
             secret = secret_name(registry_of(made.docker.base_image))
             tell(f"the password of container_registry is not taken over; keep it with `muster secret set {secret}`")
         return made
@@ -156,7 +156,7 @@ class Environment:
     def from_dockerfile(
         name: str, dockerfile: str | Path, conda_specification: str | None = None, pip_requirements: str | None = None
     ) -> Environment:
-        """A container image that is built from a Dockerfile, given by its path or its text."""
+        """An environment whose image is built from a Dockerfile, given by its path or text."""
         made = _on_image(name, conda_specification, pip_requirements)
         made.docker.base_dockerfile = os.fspath(dockerfile)
         return made
@@ -168,7 +168,7 @@ class Environment:
         conda_specification: str | None = None,
         pip_requirements: str | None = None,
     ) -> Environment:
-        """A container image that is built from a folder with a Dockerfile."""
+        """An environment whose image is built from a folder with a Dockerfile."""
         made = _on_image(name, conda_specification, pip_requirements)
         given = docker_build_context
         made.docker.base_dockerfile = str(Path(given.location) / given.dockerfile_path)
@@ -176,14 +176,14 @@ class Environment:
 
     @staticmethod
     def from_existing_conda_environment(name: str, conda_environment_name: str) -> Environment:
-        """Not taken over: what is installed on one machine says nothing about another."""
+        """Refused: packages installed on one machine need not be on another."""
         raise JobError(
             f"the conda environment {conda_environment_name!r} cannot be taken over",
             "Write it to a file with `conda env export --from-history`, and use Environment.from_conda_specification.",
         )
 
     def register(self, workspace: Connected) -> Environment:
-        """Keep this environment in the workspace, where jobs find it by its name."""
+        """Register this environment in the workspace, where jobs find it by its name."""
         described, notices = to_spec(self)
         if not isinstance(described, dict):
             raise JobError(f"environment {self.name!r} describes nothing that could be kept", "Add packages to it.")
@@ -197,11 +197,11 @@ class Environment:
         return EnvironmentBuild(self.register(workspace))
 
     def build_local(self, workspace: Connected, *args: Any, **kwargs: Any) -> EnvironmentBuild:
-        """The same: the workspace's own machine builds it."""
+        """The same as `build`: the host that runs the job builds it."""
         return self.build(workspace)
 
     def clone(self, new_name: str) -> Environment:
-        """A copy under another name; that of a curated environment holds its packages, to be changed as you like."""
+        """A copy under another name; a copy of a curated environment holds its packages, which can then be changed."""
         made = copy.deepcopy(self)
         meaning = names.meaning(self.name, is_mpi=False) if self.is_curated else None
         if meaning is not None and meaning.curated is not None:
@@ -218,14 +218,14 @@ class Environment:
 
 
 class EnvironmentBuild:
-    """What `Environment.build` returns: v1 scripts wait for it."""
+    """The result of `Environment.build`, which v1 scripts wait for."""
 
     def __init__(self, environment: Environment) -> None:
         self.environment = environment
         self.status = "Succeeded"
 
     def wait_for_completion(self, show_output: bool = True) -> None:
-        """There is nothing to wait for."""
+        """Returns at once: there is nothing to wait for."""
         if show_output:
             print(f"{self.environment.name}: registered; a job that needs it has it built", flush=True)
 
@@ -242,7 +242,7 @@ def _on_image(name: str, conda_specification: str | None, pip_requirements: str 
 
 
 def curated(name: str) -> Environment:
-    """The environment behind a curated name; NotFound for a name that Azure never curated."""
+    """The environment for a curated name; NotFound for a name that Azure never had."""
     if names.meaning(name, is_mpi=False) is None:
         raise NotFound(
             f"there is no environment {name!r}; curated are: {', '.join(names.CURATED)}",
@@ -255,7 +255,7 @@ def curated(name: str) -> Environment:
 
 
 def azure_name_notice(name: str) -> str:
-    """What a name of Azure ML's stands for; empty for a name of Muster's own."""
+    """A notice that says what a name of Azure ML's stands for; empty for Muster's own names."""
     meaning = names.meaning(name, is_mpi=False)
     if meaning is None or not meaning.old:
         return ""
@@ -263,7 +263,7 @@ def azure_name_notice(name: str) -> str:
 
 
 def from_spec(name: str, spec: Mapping[str, Json], version: str | None = None) -> Environment:
-    """An environment from what a job file says below `environment`."""
+    """An environment from the value of `environment` in a job file."""
     stored = EnvironmentSpec.model_validate(spec, strict=False)
     made = Environment(name)
     made.version = version
@@ -312,7 +312,7 @@ def to_spec(environment: Environment | str | None) -> tuple[dict[str, Json] | st
 
 
 def _image(docker: DockerSection) -> dict[str, Json]:
-    """The image that packages may be put on; empty where there is none."""
+    """The base image for packages; empty if there is none."""
     if docker.base_dockerfile:
         return {"build": _build(docker.base_dockerfile)}
     if docker.sent_build:
@@ -325,7 +325,7 @@ def _image(docker: DockerSection) -> dict[str, Json]:
 
 
 def _build(dockerfile: str) -> dict[str, str]:
-    """A Dockerfile by its path; one that is given as text is written down first."""
+    """A Dockerfile by its path; one given as text is first written to a file."""
     path = Path(dockerfile)
     if "\n" not in dockerfile and path.is_file():
         return {"path": str(path.absolute().parent), "dockerfile_path": path.name}
@@ -338,7 +338,7 @@ def _build(dockerfile: str) -> dict[str, str]:
 
 
 def _without_azure(packages: CondaDependencies) -> tuple[CondaDependencies, list[str]]:
-    """Azure's own SDK has nothing to talk to here; Muster's runtime takes its place in every rank."""
+    """The packages without Azure's own SDK, which Muster's runtime replaces in every rank, and notices."""
     azure = [package for package in packages.pip_packages if re.match(r"azureml[-_]", package)]
     kept = copy.deepcopy(packages)
     kept.remove_pip_packages(azure)

@@ -1,4 +1,4 @@
-"""Estimators: v1's older way to say a ScriptRunConfig, with an environment that fits a framework."""
+"""Estimators: v1's older form of a ScriptRunConfig, with an environment for a framework."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from muster.sdk.runconfig import (
 from muster.wire.codec import Json
 
 Given = Mapping[str, Json]
-"""Arguments of v1, by name."""
+"""v1's arguments by name."""
 
 
 class Mpi(MpiConfiguration):
-    """Processes that mpirun starts; the estimator says on how many nodes."""
+    """Processes that mpirun starts; the estimator has the number of nodes."""
 
     def __init__(self, process_count_per_node: int = 1) -> None:
         super().__init__(process_count_per_node)
@@ -38,7 +38,7 @@ class ParameterServer(TensorflowConfiguration):
 
 
 class Gloo:
-    """PyTorch's own processes, one for each node, over Gloo."""
+    """PyTorch's own processes, one per node, with Gloo."""
 
     backend = "Gloo"
 
@@ -47,7 +47,7 @@ class Gloo:
 
 
 class Nccl(Gloo):
-    """PyTorch's own processes, one for each node, over NCCL."""
+    """PyTorch's own processes, one per node, with NCCL."""
 
     backend = "Nccl"
 
@@ -56,7 +56,7 @@ class Estimator(ScriptRunConfig):
     """A script with its arguments, its packages and how it is distributed."""
 
     framework = ""
-    """The curated environment that it runs in; empty: the Python that submits, with the packages that are given."""
+    """The curated environment that it runs in; empty: the submitting Python, with the given packages."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ def _variables(given: Given | None) -> dict[str, str]:
 
 
 def _environment(framework: str, given: Given) -> Environment | None:
-    """The framework's curated environment, with packages of the job's own; None is the Python that submits."""
+    """The framework's curated environment with the job's packages; None is the submitting Python."""
     packages = _packages(given)
     image = _text(given, "custom_docker_image") or _text(given, "custom_docker_base_image")
     version, user_managed = _text(given, "framework_version"), bool(given.get("user_managed"))

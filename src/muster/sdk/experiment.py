@@ -44,7 +44,7 @@ class Experiment:
         return self._told([spec], [view])[0]
 
     def submit_many(self, configs: Sequence[ScriptRunConfig], tags: Mapping[str, Json] | None = None) -> list[Run]:
-        """Submit many scripts in one call, all or none; on Slurm those that ask for the same are one job array.
+        """Submit many scripts in one call, all or none; on Slurm those with the same resources are one job array.
 
         >>> same = {"source_directory": ".", "script": "train.py", "compute_target": "local"}
         >>> configs = [ScriptRunConfig(**same, arguments=["--seed", seed]) for seed in range(3)]
@@ -79,11 +79,11 @@ class Experiment:
 
     @property
     def _python(self) -> str | None:
-        """A team's server has nodes of its own, where this machine's interpreter means nothing."""
+        """This machine's interpreter; None with a team's server, whose nodes do not have it."""
         return sys.executable if self.workspace.ref.server is None else None
 
     def _told(self, specs: Sequence[JobSpec], views: Sequence[RunView]) -> list[Run]:
-        """The runs, after what there is to say of them; what they came from is sent meanwhile."""
+        """The runs, after printing their notices and recording where they were submitted from."""
         code = specs[0].code
         folder = Path.cwd() / code if code else Path.cwd()
         record(self.workspace.client, [view.id for view in views], folder, [sys.executable, *sys.argv])
@@ -92,11 +92,11 @@ class Experiment:
 
     @property
     def id(self) -> str:
-        """Its name: experiments are told apart by that."""
+        """The experiment's name, which is unique."""
         return self.name
 
     def get_portal_url(self) -> str:
-        """Its page in the portal; `muster portal` opens it signed in."""
+        """The experiment's page in the portal; `muster portal` opens it signed in."""
         return f"{self.workspace.client.portal_url()}/portal/?experiment={quote(self.name)}"
 
     def dry_run(self, config: ScriptRunConfig) -> PlanView:
@@ -115,9 +115,9 @@ class Experiment:
         properties: Any = None,
         include_children: bool = False,
     ) -> Iterator[Run]:
-        """The experiment's runs, newest first; `tags` is a name or a mapping that they must have.
+        """The experiment's runs, newest first; `tags` is a tag name or a mapping that they must have.
 
-        Runs that a run made are among them with `include_children`.
+        With `include_children`, child runs are included.
 
         >>> [run.status for run in Experiment(workspace, "examples").get_runs()]
         ['Completed']
@@ -126,7 +126,7 @@ class Experiment:
         made: frozenset[str] | None = frozenset() if include_children else None
         for view in self.workspace.client.each_run(experiment=self.name):
             if made is None and not view.num_ranks:
-                # Only what has no ranks can have been made by a run.
+                # Child runs have no ranks.
                 made = frozenset(children(self.workspace.client, self.name))
             if made and view.id in made:
                 continue
@@ -140,7 +140,7 @@ class Experiment:
         return [Experiment(workspace, name) for name in names]
 
     def start_logging(self, *args: Any, snapshot_directory: Any = None, display_name: str = "", **kwargs: Any) -> Run:
-        """A run without ranks, for what this process logs itself; `complete()`, or the end of a `with`, ends it.
+        """Start a run without ranks that this process logs to; `complete()`, or the end of a `with`, ends it.
 
         >>> run = Experiment(workspace, "by hand").start_logging()
         >>> run.log("alpha", 0.03)

@@ -47,17 +47,17 @@ class FileServer:
 
     @property
     def address(self) -> str | None:
-        """Where NFS clients find it: `nfs://HOST:PORT/NAME`; None while it does not serve."""
+        """The address for NFS clients: `nfs://HOST:PORT/NAME`; None while it does not serve."""
         view = self._look()
         return f"nfs://{view.address}:{view.port}{view.export}" if view.address and view.port else None
 
     def get_status(self) -> dict[str, Json]:
-        """Everything that is known of it, with how far its fills are."""
+        """Everything known about the file server, with the progress of its fills."""
         found: dict[str, Json] = to_json(self._look())
         return found
 
     def fill(self, source: str | DataPath, to: str = "", show_output: bool = False) -> None:
-        """Bring the files of a datastore's folder or a data asset; returns once they are there and verified."""
+        """Copy the files of a datastore's folder or a data asset to it; returns once they are there and verified."""
         address = source if isinstance(source, str) else source.address
         servers = FileServers(self.workspace.client.calls)
         servers.fill(self.name, address, to)
@@ -73,18 +73,18 @@ class FileServer:
         return Datastore(self.workspace, self.name).path(path)
 
     def resize(self, size: str | int) -> None:
-        """Change how much it may hold; never below what it holds."""
+        """Change its capacity; never below its current content."""
         wanted = parse_size(size) if isinstance(size, str) else size
         self._view = FileServers(self.workspace.client.calls).resize(self.name, wanted)
 
     def restart(self) -> None:
-        """Start it anew, and wait until it serves; its data stay."""
+        """Restart it and wait until it serves; its data stay."""
         servers = FileServers(self.workspace.client.calls)
         servers.restart(self.name)
         self._served(servers.until_served(self.name))
 
     def delete(self, keep_data: bool = False) -> None:
-        """Delete it with its data; with `keep_data` the node's folder stays."""
+        """Delete the file server with its data; with `keep_data` the node's folder stays."""
         servers = FileServers(self.workspace.client.calls)
         servers.delete(self.name, keep_data)
         servers.until_gone(self.name)

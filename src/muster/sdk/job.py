@@ -64,7 +64,7 @@ def _command(config: ScriptRunConfig, inputs: _Inputs) -> str | list[str]:
         if config.arguments:
             raise JobError("`arguments` belong to `script`", "With `command`, write them into the command.")
         words = [config.command] if isinstance(config.command, str) else _texts("command", config.command, inputs)
-        # v1 joined a list and gave it to a shell, so `"a && b".split()` means what it says.
+        # v1 joined a list and passed it to a shell, so `"a && b".split()` works as a command line.
         return " ".join([*words, *resume])
     if config.script is None:
         raise JobError("ScriptRunConfig has neither script nor command", "Give script='train.py' or a command.")
@@ -85,7 +85,7 @@ def _script(config: ScriptRunConfig) -> str:
 
 
 def _texts(what: str, items: Sequence[Any], inputs: _Inputs) -> list[str]:
-    """Numbers become text, data becomes an input of the job; `$NAME` is left for each rank to expand."""
+    """The items as text: numbers are converted, data becomes an input; each rank expands `$NAME` itself."""
     if isinstance(items, str):
         raise JobError(f"{what}={items!r} is a text; a list is wanted", f"Write {what}={items.split()!r}.")
     return [_text(what, item, inputs) for item in items]
@@ -105,7 +105,7 @@ def _text(what: str, item: Any, inputs: _Inputs) -> str:
 
 
 class _Inputs:
-    """Datasets that were met in the arguments, as inputs and outputs of the job."""
+    """Datasets found in the arguments, as inputs and outputs of the job."""
 
     def __init__(self) -> None:
         self.declared: dict[str, dict[str, str]] = {}
@@ -139,13 +139,13 @@ def _use(data: object) -> DatasetConsumptionConfig:
 
 
 def _named_data(run_config: RunConfiguration) -> list[DatasetConsumptionConfig]:
-    """What older scripts put into `run_config.data` and `run_config.data_references`, by name."""
+    """The data in `run_config.data` and `run_config.data_references` of older scripts, by name."""
     given = {**run_config.data, **run_config.data_references}
     return [_use(item).as_named_input(name) for name, item in given.items()]
 
 
 def _resume(resume_from: Any, inputs: _Inputs) -> list[str]:
-    """v1 passes the folder to resume from as `--resume-from`."""
+    """The argument `--resume-from`, in which v1 passes the folder to resume from."""
     if resume_from is None:
         return []
     if isinstance(resume_from, str | os.PathLike):

@@ -1,4 +1,4 @@
-"""Secrets of the workspace, in v1's words."""
+"""Secrets of the workspace, under v1's names."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ _set_here: WeakKeyDictionary[Client, set[str]] = WeakKeyDictionary()
 
 
 class Keyvault:
-    """Secrets: kept sealed by the server, given to jobs, never read back."""
+    """Secrets: stored encrypted by the server, given to jobs, never read back."""
 
     def __init__(self, workspace: Connected) -> None:
         self._client = workspace.client
 
     def set_secret(self, name: str, value: str) -> None:
-        """Keep a secret; jobs that this process submits find it with `run.get_secret(name)`."""
+        """Store a secret; jobs that this process submits get it with `run.get_secret(name)`."""
         stored = stored_name(name)
         self._client.set_secret(stored, value)
         _set_here.setdefault(self._client, set()).add(stored)
 
     def set_secrets(self, secrets_batch: Mapping[str, str]) -> None:
-        """Keep several secrets."""
+        """Store several secrets."""
         for name, value in secrets_batch.items():
             self.set_secret(name, value)
 
     def list_secrets(self) -> list[dict[str, str]]:
-        """Their names."""
+        """The names of the secrets."""
         return [{"name": view.name} for view in self._client.secrets()]
 
     def delete_secret(self, name: str) -> None:
@@ -47,7 +47,7 @@ class Keyvault:
             self.delete_secret(name)
 
     def get_secret(self, name: str) -> str:
-        """Refused: a secret is given to jobs, and to nobody else."""
+        """Refused: a secret is given only to jobs."""
         stored = stored_name(name)
         raise JobError(
             f"the secret {stored} cannot be read back",
@@ -55,15 +55,15 @@ class Keyvault:
         )
 
     def get_secrets(self, secrets: Iterable[str]) -> dict[str, str]:
-        """Refused, as for one."""
+        """Refused, as `get_secret` is."""
         return {name: self.get_secret(name) for name in secrets}
 
 
 def stored_name(name: str) -> str:
-    """v1 writes hyphens, which a variable cannot have."""
+    """The name that a secret is stored under: v1 allows hyphens, which a variable cannot have."""
     return name.replace("-", "_")
 
 
 def variables(client: Client) -> dict[str, str]:
-    """The variables by which a job finds the secrets that this process has set."""
+    """The variables that give a job the secrets that this process has set."""
     return {f"{SECRET_VARIABLE}{name}": f"${{{{secrets.{name}}}}}" for name in sorted(_set_here.get(client, ()))}

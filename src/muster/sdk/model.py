@@ -1,4 +1,4 @@
-"""Registered models, in v1's words."""
+"""Registered models, under v1's names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from muster.wire.models import MODEL_TYPES, ModelChanges, ModelDetails, ModelLin
 
 
 class Framework:
-    """Names of frameworks, as v1 scripts say them."""
+    """Names of frameworks in v1 scripts."""
 
     CUSTOM = "Custom"
     ONNX = "Onnx"
@@ -79,12 +79,12 @@ class Model:
 
     @property
     def url(self) -> str:
-        """How jobs name it."""
+        """The model's address for jobs."""
         return f"models:/{self.name}/{self.version}"
 
     @property
     def lineage(self) -> ModelLineage:
-        """Where it comes from: the run, its code, data and environment, and what it measured."""
+        """The origin of the model: the run, its code, data and environment, and its metrics."""
         return self._details().lineage
 
     @staticmethod
@@ -97,7 +97,7 @@ class Model:
         description: str | None = None,
         **kwargs: Any,
     ) -> Model:
-        """Register a local file or folder; its bytes go into the workspace."""
+        """Register a local file or folder; it is copied into the workspace."""
         model = new_model(
             model_name,
             kind=_type(kwargs.get("type")),
@@ -118,7 +118,7 @@ class Model:
         overwrite: bool = False,
         show_output: bool = False,
     ) -> Webservice:
-        """Make a service of a model and a script; `wait_for_deployment()` waits until it answers."""
+        """Deploy a model and a script as a service; `wait_for_deployment()` waits until it answers."""
         return deploy(workspace, name, models, inference_config, deployment_config, deployment_target, overwrite)
 
     @staticmethod
@@ -155,7 +155,7 @@ class Model:
             raise Conflict(error.message, "Pass exist_ok=True, or choose another folder.") from error
 
     def update(self, tags: Mapping[str, Json] | None = None, description: str | None = None, **kwargs: Any) -> None:
-        """Set its description, and its tags to these."""
+        """Set the description, and replace the tags."""
         texts: dict[str, str | None] = dict.fromkeys(self.tags) if tags is not None else {}
         texts.update({str(key): str(value) for key, value in (tags or {}).items()})
         self._change(ModelChanges(description=description, tags=texts))
@@ -165,26 +165,26 @@ class Model:
         self._change(ModelChanges(tags={str(key): str(value) for key, value in tags.items()}))
 
     def remove_tags(self, tags: Any) -> None:
-        """Take tags away, by their names."""
+        """Remove tags by their names."""
         self._change(ModelChanges(tags={str(key): None for key in tags}))
 
     def add_properties(self, properties: Mapping[str, Json]) -> None:
-        """Kept as tags: what a version was registered with stays."""
+        """Add the properties as tags: those from the registration stay."""
         self.add_tags(properties)
 
     def serialize(self) -> dict[str, Json]:
-        """What is known of it, as JSON."""
+        """Everything known about the model, as JSON."""
         said: dict[str, Json] = to_json(self._view)
         return said
 
     @staticmethod
     def package(*args: Any, **kwargs: Any) -> None:
-        """Refused: services run in the environment that they name, without an image of their own."""
+        """Refused: services run in the environment that they name, without their own image."""
         raise JobError("a model is not packed into an image", "Deploy it with Model.deploy, or `muster endpoint`.")
 
     @staticmethod
     def profile(*args: Any, **kwargs: Any) -> None:
-        """Refused: what a service needs is measured where it runs."""
+        """Refused: the resources that a service needs are measured while it runs."""
         raise JobError("a model is not profiled", "Deploy it; `muster endpoint show` has its times and memory.")
 
     def set_alias(self, alias: str) -> None:
@@ -210,7 +210,7 @@ class Model:
 
 
 def framework_tags(given: Mapping[str, Json]) -> dict[str, str]:
-    """v1's framework of a model and its version, which are kept as tags."""
+    """v1's framework of a model and its version, which are stored as tags."""
     names = ("model_framework", "model_framework_version")
     return {name: str(given[name]) for name in names if given.get(name) is not None}
 

@@ -1,4 +1,4 @@
-"""A run in a notebook: its state and its curves, which go on as long as it does."""
+"""A run in a notebook: its state and its curves, updated until it ends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from muster.wire.codec import Json
 from muster.wire.runs import MetricSeries
 
 POINTS = 300
-"""Of a curve; a chart has hardly more pixels."""
+"""The most points of a curve; a chart has hardly more pixels."""
 _EVERY_S = 1.0
 _MOST_CHARTS, _MOST_CURVES = 6, 8
 _WIDTH, _HEIGHT, _LEFT, _BELOW = 360, 150, 48, 18
@@ -25,7 +25,7 @@ Points = list[tuple[float, float]]
 
 
 class Shown(Protocol):
-    """A run, as far as a view of it goes."""
+    """The part of a run that a view needs."""
 
     @property
     def id(self) -> str: ...
@@ -34,7 +34,7 @@ class Shown(Protocol):
 
 
 def show(run: Shown, elsewhere: str) -> threading.Thread | None:
-    """Show a run and keep what is shown up to date, in a thread, until it has ended; outside a notebook a text."""
+    """Show a run and update the view in a thread until the run has ended; outside a notebook, print a text."""
     display = _display()
     if display is None:
         print(elsewhere)
@@ -55,7 +55,7 @@ def _follow(run: Shown, handle: Any) -> None:
             ended = run.done()
             handle.update(_Page(run._repr_html_()))
         except MusterError:
-            ended = False  # the server may be away for a while; what is shown stays as it is
+            ended = False  # the server may be unavailable for a while; the view stays as it is
 
 
 class _Page:
@@ -69,7 +69,7 @@ class _Page:
 
 
 def _display() -> Any:
-    """IPython's `display` where a kernel shows what it is given; None elsewhere."""
+    """IPython's `display` in a notebook's kernel; None elsewhere."""
     if "IPython" not in sys.modules:
         return None
     shell = import_module("IPython").get_ipython()
@@ -79,7 +79,7 @@ def _display() -> Any:
 
 
 def table(rows: Mapping[str, object]) -> str:
-    """Names and values; what is empty is left out. Pure, like what follows."""
+    """A table of names and values; empty values are left out. Pure, like the functions below."""
     cells = "".join(
         f"<tr><th style='text-align:left'>{html.escape(key)}</th><td>{html.escape(str(value))}</td></tr>"
         for key, value in rows.items()
@@ -102,7 +102,7 @@ def charts(found: Sequence[MetricSeries]) -> str:
 
 
 def _points(one: MetricSeries) -> Points:
-    """Those that are numbers: NaN and infinity are in no drawing."""
+    """The points that are finite numbers: NaN and infinity cannot be drawn."""
     return [
         (float(index if step is None else step), number)
         for index, (value, step) in enumerate(zip(one.values, one.steps, strict=True))
@@ -143,7 +143,7 @@ def _chart(name: str, ranks: Mapping[str, Points]) -> str:
 
 
 def _curve(points: Points, whose: str, across: tuple[float, float], upward: tuple[float, float], colour: str) -> str:
-    """A line, or a dot where there is one point."""
+    """A line, or a dot if there is only one point."""
     places = [
         (
             _LEFT + _part(x, across) * (_WIDTH - 4 - _LEFT),
@@ -159,12 +159,12 @@ def _curve(points: Points, whose: str, across: tuple[float, float], upward: tupl
 
 
 def _part(value: float, span: tuple[float, float]) -> float:
-    """Where in a span a value is, from 0 to 1; of halves, since a whole may be more than a number can be."""
+    """The position of a value in a span, from 0 to 1; computed with halves, since a difference may overflow."""
     return (value / 2 - span[0] / 2) / (span[1] / 2 - span[0] / 2)
 
 
 def _span(values: Sequence[float]) -> tuple[float, float]:
-    """From the least to the greatest; a little around where they are the same."""
+    """From the least to the greatest value; widened a little if they are equal."""
     least, greatest = min(values), max(values)
     if greatest / 2 - least / 2 > 0:
         return least, greatest

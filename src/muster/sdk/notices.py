@@ -1,4 +1,4 @@
-"""What the SDK has to say to a person: once per process, on standard error."""
+"""Notices of the SDK to the user: each once per process, on standard error."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ def tell(*notices: str) -> None:
 
 
 def ignored(what: str, given: Mapping[str, Json]) -> list[str]:
-    """A notice for each v1 argument that has a value and means nothing here."""
+    """A notice for each v1 argument that is given but has no meaning here."""
     return [f"{what}: {name}={value!r} means nothing here and is ignored" for name, value in given.items() if value]

@@ -1,4 +1,4 @@
-"""A submitted run: its state, output, metrics and files. Feels like `concurrent.futures`, too."""
+"""A submitted run: its state, output, metrics and files, also with the methods of `concurrent.futures`."""
 
 from __future__ import annotations
 
@@ -62,14 +62,14 @@ class Run(RunLog):
 
     @staticmethod
     def get_context(allow_offline: bool = True) -> ContextRun:
-        """Inside a script the run that it belongs to; elsewhere one that prints."""
+        """Inside a script, the run that it belongs to; elsewhere, one that prints."""
         return ContextRun.get_context(allow_offline)
 
     # What it is
 
     @property
     def name(self) -> str:
-        """The name that was given, otherwise the id."""
+        """The given name, or else the id."""
         return self._view.name or self.id
 
     @property
@@ -84,12 +84,12 @@ class Run(RunLog):
 
     @property
     def status(self) -> str:
-        """The state at the last look; `get_status` looks again."""
+        """The state when last fetched; `get_status` fetches it again."""
         return self._view.status
 
     @property
     def tags(self) -> dict[str, str]:
-        """The tags at the last look; `get_tags` looks again."""
+        """The tags when last fetched; `get_tags` fetches them again."""
         return dict(self._view.tags)
 
     @property
@@ -100,12 +100,12 @@ class Run(RunLog):
 
     @property
     def description(self) -> str | None:
-        """What it is about."""
+        """The run's description."""
         return self._view.description
 
     @property
     def properties(self) -> dict[str, str]:
-        """What its job says below `properties`, and its tags, among which `add_properties` keeps what it is given."""
+        """The job's `properties` and the run's tags, which include those from `add_properties`."""
         found = self._view.spec.get("properties")
         said = {str(key): str(value) for key, value in found.items()} if isinstance(found, Mapping) else {}
         return {**self.tags, **said}
@@ -117,16 +117,16 @@ class Run(RunLog):
 
     @property
     def number(self) -> int:
-        """Kept for v1 scripts: runs are told apart by their ids."""
+        """Kept for v1 scripts: the id identifies a run."""
         return 1
 
     def get_status(self) -> str:
-        """The state of this moment: `Queued`, `Running`, `Completed`, `Failed`, `Canceled` and those between."""
+        """The current state: `Queued`, `Running`, `Completed`, `Failed`, `Canceled` and those between."""
         self._refresh()
         return self.status
 
     def get_details(self) -> dict[str, Json]:
-        """Everything that is known of the run, under v1's keys and Muster's own."""
+        """Everything known about the run, under v1's keys and Muster's own."""
         view = self._refresh()
         return {
             **to_json(view),
@@ -138,7 +138,7 @@ class Run(RunLog):
         }
 
     def get_details_with_logs(self) -> dict[str, Json]:
-        """The same, with what each log holds in place of its name."""
+        """The same, with the content of each log instead of its name."""
         details = self.get_details()
         return {**details, "logFiles": {name: self._text(name) for name in self._log_names()}}
 
@@ -148,7 +148,7 @@ class Run(RunLog):
         return [str(self._client.download(self.id, name, folder / name)) for name in self._log_names()]
 
     def get_environment(self) -> Environment:
-        """What its ranks ran in; a job without an environment ran in the Python that submitted it."""
+        """The environment of the ranks; a job without one ran in the Python that submitted it."""
         described = self._view.spec.get("environment")
         if isinstance(described, Mapping):
             return from_spec(str(described.get("name") or "environment"), described)
@@ -159,7 +159,7 @@ class Run(RunLog):
         return self._view.snapshot
 
     def restore_snapshot(self, snapshot_id: str | None = None, path: str | None = None) -> str:
-        """Download the code that it ran; returns the folder."""
+        """Download the run's code; returns the folder."""
         digest = snapshot_id or self._view.snapshot
         if digest is None:
             raise NotFound(f"run {self.id} has no code", "A job without `code` runs without files.")
@@ -175,17 +175,17 @@ class Run(RunLog):
         return self._client.read_file(self.id, name).decode(errors="replace")
 
     def get_properties(self) -> dict[str, str]:
-        """What `properties` has, looked up again."""
+        """The current `properties`."""
         self._refresh()
         return self.properties
 
     def get_tags(self) -> dict[str, str]:
-        """The tags of this moment."""
+        """The current tags."""
         self._refresh()
         return self.tags
 
     def get_children(self, recursive: bool = False, **kwargs: Any) -> Iterator[Run]:
-        """The runs that it made of its own, newest first."""
+        """The child runs that it made, newest first."""
         for run_id in own_runs.children(self._client, self._view.experiment, self.id):
             child = Run.get(self.workspace, run_id)
             yield child
@@ -193,13 +193,13 @@ class Run(RunLog):
                 yield from child.get_children(recursive=True)
 
     def child_run(self, name: str | None = None, run_id: str | None = None, outputs: Any = None) -> Run:
-        """A run below this one, for what this process logs itself."""
+        """Create a child run that this process logs to."""
         return Run.get(self.workspace, own_runs.started_run(self._client, self._view.experiment, name or "", self.id))
 
     def create_children(
         self, count: int | None = None, tag_key: str | None = None, tag_values: Any = None
     ) -> list[Run]:
-        """Several runs below this one; with `tag_key` one for each value of that tag."""
+        """Create several child runs; with `tag_key`, one for each value of that tag."""
         given = [*tag_values] if tag_values is not None else [None] * (count or 0)
         made = [self.child_run() for _ in given]
         for child, value in zip(made, given, strict=True):
@@ -216,7 +216,7 @@ class Run(RunLog):
         self._end("FINISHED")
 
     def fail(self, error_details: Any = None, error_code: str | None = None, _set_status: bool = True) -> None:
-        """The same for one that went wrong."""
+        """End such a run as failed."""
         self._end("FAILED")
 
     def _end(self, status: str) -> None:
@@ -239,7 +239,7 @@ class Run(RunLog):
     def wait_for_completion(
         self, show_output: bool = False, raise_on_error: bool = True, *, wait_post_processing: bool = False
     ) -> dict[str, Json]:
-        """Wait for the end; a run that ended badly raises RunFailed with its verdict."""
+        """Wait for the end; a failed or cancelled run raises RunFailed with its verdict."""
         printer = LineMerger(self._view.num_ranks) if show_output else None
         for item in self._client.stream(self.id, logs=show_output, metrics=False):
             if printer is not None:
@@ -254,7 +254,7 @@ class Run(RunLog):
         return self.status in TERMINAL or self.get_status() in TERMINAL
 
     def running(self) -> bool:
-        """Whether its ranks run at this moment."""
+        """Whether the ranks are running now."""
         return self.get_status() == "Running"
 
     def cancelled(self) -> bool:
@@ -262,7 +262,7 @@ class Run(RunLog):
         return self.get_status() == "Canceled"
 
     def result(self, timeout: float | None = None) -> Run:
-        """This run, once it has completed; RunFailed when it ended badly, TimeoutError when it did not end in time."""
+        """This run, once it has completed; RunFailed if it did not succeed, TimeoutError if it did not end in time."""
         next(as_completed([self], timeout))
         self._raise_if_bad()
         return self
@@ -281,9 +281,9 @@ class Run(RunLog):
     def get_metrics(
         self, name: str | None = None, recursive: bool = False, *, points: int | None = None, **kwargs: Any
     ) -> dict[str, Json]:
-        """What the run logged: the value, or the list of values where there were several.
+        """What the run logged: the value, or a list of values if there were several.
 
-        With `points` about so many of each rank's values, the least and the greatest of every stretch among them.
+        With `points`, about that many values of each rank, including the least and greatest of every stretch.
         `metrics` has the same with step, time and rank.
 
         >>> run.get_metrics()["loss"]
@@ -292,7 +292,7 @@ class Run(RunLog):
         found: dict[str, list[tuple[int, Json]]] = {}
         for series in self._client.metric_series(self.id, name, points):
             found.setdefault(series.name, []).extend(zip(series.order, series.values, strict=True))
-        # As they came, whichever rank logged them.
+        # In the order of arrival, from all ranks.
         lists = {key: [values.restore(value) for _, value in sorted(items)] for key, items in found.items()}
         return {key: items[0] if len(items) == 1 else items for key, items in lists.items()}
 
@@ -301,8 +301,8 @@ class Run(RunLog):
     ) -> MetricHistory:
         """What the run logged, a record for each value: name, step, time, rank, attempt, value.
 
-        In the order in which values came, of all ranks and attempts or of one. `points` thins each series out to about
-        so many values, the least and the greatest of every stretch among them. `.dataframe()` gives them to pandas.
+        In the order in which values arrived, from all ranks and attempts or from one. `points` thins each series out to
+        about that many values, including the least and greatest of every stretch. `.dataframe()` is for pandas.
 
         >>> [(record.step, record.rank, record.value) for record in run.metrics("loss")]
         [(0.0, 0, 1.0), (1.0, 0, 0.5), (2.0, 0, 0.25)]
@@ -326,17 +326,17 @@ class Run(RunLog):
         self._view = self._client.update_run(self.id, tags=texts)
 
     def add_properties(self, properties: Mapping[str, Json]) -> None:
-        """Kept as tags: a run that is there already has tags alone."""
+        """Add the properties as tags: an existing run has only tags."""
         self.set_tags(properties)
 
     def remove_tags(self, tags: Sequence[str]) -> None:
-        """Take tags away, by their names."""
+        """Remove tags by their names."""
         self._view = self._client.update_run(self.id, tags=dict.fromkeys(map(str, tags)))
 
     # Files
 
     def get_file_names(self) -> list[str]:
-        """Names of everything that is kept with the run: outputs, logs, uploads.
+        """Names of all files of the run: outputs, logs, uploads.
 
         >>> "outputs/model.pt" in run.get_file_names()
         True
@@ -344,7 +344,7 @@ class Run(RunLog):
         return [file.path for file in self._client.files(self.id)]
 
     def download_file(self, name: str, output_file_path: str | None = None, **kwargs: Any) -> None:
-        """One file; into the current folder unless a path (or folder) is given."""
+        """Download one file, into the current folder unless a path (or folder) is given."""
         target = Path(output_file_path) if output_file_path is not None else Path(Path(name).name)
         self._client.download(self.id, name, target / Path(name).name if target.is_dir() else target)
 
@@ -355,7 +355,7 @@ class Run(RunLog):
         output_paths: Sequence[str] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Every file whose name begins with `prefix`, below `output_directory`."""
+        """Download every file whose name begins with `prefix`, below `output_directory`."""
         names = [name for name in self.get_file_names() if name.startswith(prefix or "")]
         if prefix and not names:
             raise NotFound(f"run {self.id} has no files that begin with {prefix!r}", "get_file_names() lists them.")
@@ -366,7 +366,7 @@ class Run(RunLog):
             self._client.download(self.id, name, Path(output_directory or ".") / inner)
 
     def upload_file(self, name: str, path_or_stream: str | Path | IO[Any], datastore_name: str | None = None) -> None:
-        """Keep a file, or what a stream holds, with the run under a name."""
+        """Keep a file, or the content of a stream, with the run under a name."""
         if isinstance(path_or_stream, str | Path):
             self._client.upload(self.id, check_name(name), Path(path_or_stream))
         else:
@@ -424,7 +424,7 @@ class Run(RunLog):
         return notebook.table(rows) + notebook.charts(series)
 
     def _ipython_display_(self) -> None:
-        """What a cell shows that ends with a run: it goes on until the run has ended."""
+        """Show the run below a notebook's cell, updated until the run has ended."""
         notebook.show(self, repr(self))
 
     @property
@@ -469,7 +469,7 @@ class MetricHistory(list[MetricRecord]):
 
 
 def as_completed(runs: Iterable[Run], timeout: float | None = None) -> Iterator[Run]:
-    """Runs as they end, well or badly; TimeoutError when some have not ended in time.
+    """Runs as they end, well or badly; TimeoutError if some have not ended in time.
 
     >>> [ended.status for ended in as_completed([run], timeout=60)]
     ['Completed']

@@ -1,4 +1,4 @@
-"""What a process outside of a run logs to it."""
+"""Logging to a run from a process outside of it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from muster.wire.runs import MetricReport
 
 
 class RunLog(Protocol):
-    """Metrics, tables, images and v1's charts of a run."""
+    """Logs metrics, tables, images and v1's charts to a run."""
 
     id: str
 
@@ -23,7 +23,7 @@ class RunLog(Protocol):
     def _client(self) -> Client: ...
 
     def log(self, name: str, value: Any, description: str = "", step: int | None = None) -> None:
-        """Log a number (or text) to the run from outside of it, with the step that it belongs to."""
+        """Log a number (or text) to the run from outside of it, with its step."""
         self._log("scalar", name, values.plain(value), step)
 
     def log_list(self, name: str, value: Any, description: str = "") -> None:
@@ -39,7 +39,7 @@ class RunLog(Protocol):
         self._log("table", name, values.plain_table(value))
 
     def log_image(self, name: str, path: str | None = None, plot: Any = None, description: str = "") -> None:
-        """An image file, or a matplotlib figure as `plot`."""
+        """Log an image file, or a matplotlib figure as `plot`."""
         if (path is None) == (plot is None):
             raise TypeError("log_image takes either a path or a plot")
         if path is not None:
@@ -69,7 +69,7 @@ class RunLog(Protocol):
         self._keep_json(name, value)
 
     def flush(self, timeout_seconds: int = 300) -> None:
-        """Nothing is held back: every call has already sent what it was given."""
+        """Does nothing: every call has already sent its data."""
 
     def _keep_json(self, name: str, value: Any) -> None:
         text = value if isinstance(value, str) else json.dumps(value)

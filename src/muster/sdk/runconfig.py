@@ -1,4 +1,4 @@
-"""What is submitted and how it is launched: the v1 configurations."""
+"""v1's configurations: what is submitted and how it is launched."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class MpiConfiguration:
 
 
 class PyTorchConfiguration:
-    """`process_count` processes in all over `node_count` nodes; None is one per node, which starts the rest itself."""
+    """`process_count` processes in total over `node_count` nodes; None is one per node, which starts the others."""
 
     def __init__(
         self, communication_backend: str = "Nccl", process_count: int | None = None, node_count: int = 1
@@ -59,7 +59,7 @@ DistributedConfiguration = MpiConfiguration | PyTorchConfiguration | TensorflowC
 
 
 class DockerConfiguration:
-    """How a container is run, where the environment is one."""
+    """How the environment's container is run, if it has one."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class DockerConfiguration:
 
 
 class RunConfiguration:
-    """Where and in what a script runs; `ScriptRunConfig` holds one."""
+    """The compute target and environment of a script; part of a `ScriptRunConfig`."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class RunConfiguration:
         self.data_references: Any = {}
         self.output_data: Any = {}
         self.auto_prepare_environment = True
-        # Kept for v1 scripts, which set what is below these: Azure's own clusters, Spark, snapshots of outputs.
+        # Kept for v1 scripts, which set attributes of these: Azure's own clusters, Spark, snapshots of outputs.
         self.amlcompute = SimpleNamespace()
         self.history = SimpleNamespace(output_collection=True, directories_to_watch=["logs"], snapshot_project=True)
         self.spark = SimpleNamespace()
@@ -115,19 +115,19 @@ class RunConfiguration:
     def save(
         self, path: str | Path | None = None, name: str | None = None, separate_environment_yaml: bool = False
     ) -> str:
-        """Write it to `.azureml/NAME.runconfig` below a folder, or to the file `path`; returns where it is."""
+        """Write it to `.azureml/NAME.runconfig` below a folder, or to the file `path`; returns the file."""
         return str(runconfig_file.save(self, path, name))
 
     @staticmethod
     def load(path: str | Path, name: str | None = None) -> RunConfiguration:
-        """Read one that was saved, here or by Azure ML: a file, or the NAME of one below a folder."""
+        """Read one that was saved here or by Azure ML: a file, or NAME below a folder."""
         made = RunConfiguration()
         runconfig_file.load(made, path, name)
         return made
 
     @property
     def distributed_job_config(self) -> DistributedConfiguration | None:
-        """What framework and communicator ask for, as older v1 scripts say it."""
+        """The distribution from `framework` and `communicator`, which older v1 scripts set."""
         framework, communicator = self.framework.lower(), self.communicator.lower()
         if "mpi" in communicator:
             return MpiConfiguration(self.mpi.process_count_per_node, self.node_count)
@@ -141,7 +141,7 @@ class RunConfiguration:
 
 
 class ScriptRunConfig:
-    """What `Experiment.submit` takes. `script` and `command` exclude each other."""
+    """The argument of `Experiment.submit`. `script` and `command` exclude each other."""
 
     def __init__(
         self,
@@ -169,7 +169,7 @@ class ScriptRunConfig:
         self.distributed_job_config = distributed_job_config
         self.resume_from = resume_from
         self.inputs: list[Any] = []
-        """Data that the script finds by its name alone (`run.input_datasets`), beside that in its arguments."""
+        """Data that the script finds only by name (`run.input_datasets`), besides that in its arguments."""
         if compute_target is not None:
             self.run_config.target = compute_target
         if environment is not None:
@@ -181,10 +181,10 @@ class ScriptRunConfig:
 
     @property
     def compute_target(self) -> str | Named:
-        """The cluster that it runs on: a name, or a `ComputeTarget`."""
+        """The cluster to run on: a name, or a `ComputeTarget`."""
         return self.run_config.target
 
     @property
     def environment(self) -> Environment | str | None:
-        """What its ranks run in; None: the Python that submits."""
+        """The environment of the ranks; None: the submitting Python."""
         return self.run_config.environment

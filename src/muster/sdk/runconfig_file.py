@@ -1,4 +1,4 @@
-"""Run configurations as v1 keeps them in files: `.azureml/NAME.runconfig`."""
+"""Run configurations in v1's files: `.azureml/NAME.runconfig`."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def load(config: RunConfiguration, path: str | Path, name: str | None) -> None:
 
 
 def environment_of(values: Mapping[str, Json], folder: Path) -> Environment:
-    """An environment as v1 writes it; the conda file that it names is relative to the folder or its parent."""
+    """An environment in v1's form; the path of its conda file is relative to the folder or its parent."""
     python, docker = _section(values, "python"), _section(values, "docker")
     made = Environment(str(values.get("name") or "default"))
     made.version = None if values.get("version") is None else str(values["version"])
@@ -121,13 +121,13 @@ def _file_to_read(path: Path, name: str | None) -> Path:
 
 
 def _conda_file(file: str, folder: Path) -> Path:
-    """v1 names it relative to the project, in whose `.azureml` the configuration lies."""
+    """The conda file, which v1 names relative to the project; the configuration is in its `.azureml`."""
     roots = [folder.parent, folder] if folder.name in _FOLDERS else [folder]
     return next((root / file for root in roots if (root / file).is_file()), roots[0] / file).absolute()
 
 
 def _fill(part: object, values: Mapping[str, Json], keys: Sequence[str]) -> None:
-    """Set what the file says."""
+    """Set the attributes that the file has."""
     for key in keys:
         if values.get(key) is not None:
             setattr(part, key, values[key])
@@ -139,7 +139,7 @@ def _section(values: Mapping[str, Json], key: str) -> Mapping[str, Json]:
 
 
 def _snake(values: Mapping[str, Json]) -> dict[str, Json]:
-    """The same with keys as Python spells them; what users name stays as it is."""
+    """The values with keys in snake case; names that users choose stay as they are."""
     own = ("environmentVariables", "environment_variables", "condaDependencies", *_DATA, "dataReferences", "outputData")
     return {
         re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", key).lower(): (

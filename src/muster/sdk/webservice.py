@@ -1,4 +1,4 @@
-"""Models that answer requests, in v1's words: each service is an endpoint with one deployment."""
+"""Models that answer requests, under v1's names: each service is an endpoint with one deployment."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Registered(Protocol):
 
 
 class InferenceConfig:
-    """A script with `init()` and `run()`, the folder that it needs, and what it runs in."""
+    """A script with `init()` and `run()`, the folder that it needs, and its environment."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class InferenceConfig:
         self.environment = environment
 
     def described(self) -> dict[str, Json]:
-        """The keys of a deployment's file that it stands for."""
+        """The same as keys of a deployment's file."""
         folder = Path(self.source_directory or ".").expanduser()
         found: dict[str, Json] = {
             "code_configuration": {"code": str(folder), "scoring_script": str(self.entry_script)},
@@ -96,7 +96,7 @@ class InferenceConfig:
 
 @dataclass(frozen=True)
 class DeploymentConfiguration:
-    """How a service runs: what `deploy_configuration` made."""
+    """How a service runs: the result of `deploy_configuration`."""
 
     kind: str
     """`local`, `aci` or `aks`."""
@@ -110,7 +110,7 @@ class DeploymentConfiguration:
 
 @dataclass(frozen=True)
 class Deployed:
-    """What a service was last made of."""
+    """The parts of a service's last deployment."""
 
     models: Sequence[Registered]
     inference: InferenceConfig | None
@@ -133,17 +133,17 @@ class Webservice:
 
     @staticmethod
     def list(workspace: Connected, **kwargs: Any) -> list[Webservice]:
-        """The services of a workspace: endpoints with the deployment that services have."""
+        """The services of a workspace: endpoints that have a service's deployment."""
         found = Endpoints(workspace.client.calls).list()
         return [Webservice(workspace, view.name) for view in found if _deployment(view) is not None]
 
     def update_deployment_state(self) -> None:
-        """Look how it stands now."""
+        """Fetch the current state."""
         self._view = Endpoints(self.workspace.client.calls).show(self.name)
 
     @property
     def scoring_uri(self) -> str | None:
-        """Where requests go, with a key: `get_keys()`."""
+        """The address for requests, which need a key: `get_keys()`."""
         return self._view.scoring_uri
 
     @property
@@ -161,7 +161,7 @@ class Webservice:
         return dict(self._view.tags)
 
     def wait_for_deployment(self, show_output: bool = False, timeout_sec: float | None = None) -> None:
-        """Wait until it answers; raises RunFailed where it does not come up."""
+        """Wait until the service answers; raises RunFailed if it does not start."""
         deadline = None if timeout_sec is None else time.monotonic() + timeout_sec
         while True:
             self.update_deployment_state()
@@ -178,7 +178,7 @@ class Webservice:
             time.sleep(_LOOK_S)
 
     def run(self, input_data: str | bytes | Mapping[str, Json] | Sequence[Json]) -> Any:
-        """Ask it with its own key; what it answers, out of JSON where it is that."""
+        """Send a request with the service's key; returns the answer, decoded if it is JSON."""
         body = input_data if isinstance(input_data, str | bytes) else json.dumps(input_data)
         calls = Endpoints(self.workspace.client.calls)
         answer = invoke(calls, self.name, body.encode() if isinstance(body, str) else body)
@@ -195,19 +195,19 @@ class Webservice:
         return found.primary, found.secondary
 
     def regen_key(self, key: str) -> None:
-        """Make a key anew: `Primary` or `Secondary`."""
+        """Replace a key by a new one: `Primary` or `Secondary`."""
         if key.lower() not in ("primary", "secondary"):
             raise UserError(f"there is no {key} key", "Keys are Primary and Secondary.")
         calls = Endpoints(self.workspace.client.calls)
         calls.renew_key(self.name, "primary" if key.lower() == "primary" else "secondary")
 
     def get_token(self) -> tuple[str | None, float | None]:
-        """A token and when to ask for another, where tokens open the service."""
+        """A token and the time to ask for the next one, if the service uses tokens."""
         found = Endpoints(self.workspace.client.calls).keys(self.name)
         return found.token, found.expires_at
 
     def get_logs(self, num_lines: int = 5000, **kwargs: Any) -> str:
-        """The last lines that its replicas printed."""
+        """The last lines that the replicas printed."""
         self.update_deployment_state()
         found = _deployment(self._view)
         return last_lines(self.workspace.client, found, num_lines)
@@ -219,7 +219,7 @@ class Webservice:
         deployment_config: DeploymentConfiguration | None = None,
         **kwargs: Any,
     ) -> None:
-        """Replace what is deployed, without a lost request."""
+        """Replace the deployment without losing a request."""
         if models is None and inference_config is None:
             raise UserError("update() needs what to deploy", "Give models=[…] and inference_config=…, as to deploy().")
         config = deployment_config or LocalWebservice.deploy_configuration()
@@ -229,16 +229,16 @@ class Webservice:
         self.update_deployment_state()
 
     def delete(self, **kwargs: Any) -> None:
-        """End it; the run and its log stay."""
+        """Delete the service; its run and log stay."""
         Endpoints(self.workspace.client.calls).delete(self.name)
 
 
 class LocalWebservice(Webservice):
-    """One on this machine."""
+    """A service on this machine."""
 
     @staticmethod
     def deploy_configuration(port: int | None = None) -> DeploymentConfiguration:
-        """Where it listens on this machine; a free port unless one is named."""
+        """The port on this machine; a free one unless given."""
         return DeploymentConfiguration("local", _requests(60_000, 16, 60_000), port or 0)
 
     @property
@@ -247,7 +247,7 @@ class LocalWebservice(Webservice):
         return int(address.rpartition(":")[2].partition("/")[0]) if address else None
 
     def reload(self, wait: bool = False) -> None:
-        """Deploy the same again, with its script and its files as they are now, without a lost request."""
+        """Deploy the same again, with the current script and files, without losing a request."""
         if self._deployed is None:
             raise UserError(
                 f"what was deployed as {self.name} is not known here: another object deployed it",
@@ -260,7 +260,7 @@ class LocalWebservice(Webservice):
 
 
 class AciWebservice(Webservice):
-    """One in a container of Azure's; here one replica."""
+    """A service in a container in Azure; here one replica."""
 
     @staticmethod
     def deploy_configuration(**given: Any) -> DeploymentConfiguration:
@@ -271,7 +271,7 @@ class AciWebservice(Webservice):
 
 
 class AksWebservice(Webservice):
-    """One on a cluster, whose number of replicas may follow the load."""
+    """A service on a cluster, whose number of replicas may follow the load."""
 
     @staticmethod
     def deploy_configuration(**given: Any) -> DeploymentConfiguration:
@@ -305,9 +305,9 @@ def deploy(
     deployment_target: Any = None,
     overwrite: bool = False,
 ) -> Webservice:
-    """Make a service; with `overwrite` one that is there is replaced, without a lost request."""
+    """Create a service; with `overwrite` an existing one is replaced without losing a request."""
     config = deployment_config or LocalWebservice.deploy_configuration()
-    # What is wrong with it is told before anything is made.
+    # Errors are reported before anything is created.
     deployed = Deployed(models, inference_config, config, getattr(deployment_target, "name", None))
     said = _said(name, deployed)
     calls = Endpoints(workspace.client.calls)

@@ -27,12 +27,12 @@ from muster.sdk.run import Run
 from muster.sdk.webservice import Webservice
 
 _OWN_FOLDER = "muster_folder"
-"""In a `config.json` that `write_config` made: the folder of the workspace."""
+"""The key for the workspace's folder in a `config.json` from `write_config`."""
 _AZURE_FILES = (".azureml/config.json", "config.json", "aml_config/config.json")
 
 
 class Workspace:
-    """Everything of one team: experiments, runs, compute targets, datastores, models."""
+    """A team's experiments, runs, compute targets, datastores and models."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Workspace:
         resource_group: str | None = None,
         **kwargs: Any,
     ) -> Workspace:
-        """The workspace of this folder, if that is its name; of one in Azure only the name is looked at, and told."""
+        """The workspace of this folder, if it has this name; Azure's arguments allow any name, with a notice."""
         found = find_workspace()
         if found.name != name and subscription_id:
             tell(f"the workspace {name!r} of Azure is not asked for: the one here is {found.name!r}, and is used")
@@ -91,7 +91,7 @@ class Workspace:
 
     @staticmethod
     def create(name: str, exist_ok: bool = False, path: str | Path = ".", **kwargs: Any) -> Workspace:
-        """Make a workspace in a folder."""
+        """Create a workspace in a folder."""
         return Workspace(ref=create_workspace(path, name, exist_ok))
 
     @cached_property
@@ -106,12 +106,12 @@ class Workspace:
 
     @property
     def compute_targets(self) -> dict[str, ComputeTarget]:
-        """Its compute targets, by name."""
+        """The compute targets, by name."""
         return {target.name: target for target in ComputeTarget.list(self)}
 
     @property
     def datastores(self) -> dict[str, Datastore]:
-        """Its datastores, by name."""
+        """The datastores, by name."""
         return {view.name: Datastore(self, view.name) for view in Storage(self.client.calls).datastores()}
 
     def get_default_datastore(self) -> Datastore:
@@ -120,7 +120,7 @@ class Workspace:
 
     @property
     def experiments(self) -> dict[str, Experiment]:
-        """Its experiments that have runs, by name."""
+        """The experiments that have runs, by name."""
         return {experiment.name: experiment for experiment in Experiment.list(self)}
 
     @property
@@ -140,7 +140,7 @@ class Workspace:
 
     @property
     def webservices(self) -> dict[str, Webservice]:
-        """Its services, by name."""
+        """The services, by name."""
         return {service.name: service for service in Webservice.list(self)}
 
     @property
@@ -149,11 +149,11 @@ class Workspace:
         return {}
 
     def get_default_keyvault(self) -> Keyvault:
-        """Its secrets."""
+        """The workspace's secrets."""
         return Keyvault(self)
 
     def get_default_compute_target(self, type: str = "CPU") -> ComputeTarget:
-        """The machine that is always there."""
+        """The compute target `local`, which always exists."""
         return ComputeTarget(self, "local")
 
     def set_default_datastore(self, name: str) -> None:
@@ -161,15 +161,15 @@ class Workspace:
         tell(f"the default datastore stays the workspace's own; name {name!r} where you want it")
 
     def get_mlflow_tracking_uri(self) -> str:
-        """Where MLflow's clients log: in a run its own address, elsewhere one that is open while this process lives.
+        """The address for MLflow's clients: in a run its own, elsewhere one that is open while this process lives.
 
-        With it goes `MLFLOW_TRACKING_TOKEN`, which is set in this process.
+        The token for it, `MLFLOW_TRACKING_TOKEN`, is set in this process.
         """
         if known := os.environ.get("MLFLOW_TRACKING_URI"):
             return known
         address = self._door.url
         os.environ["MLFLOW_TRACKING_TOKEN"] = self.client.calls.address.token
-        # Behind the address is no page that MLflow's links would lead to.
+        # The address has no pages for MLflow's links.
         os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
         return address
 
@@ -186,11 +186,11 @@ class Workspace:
         return Run.get(self, run_id)
 
     def get_details(self) -> dict[str, str]:
-        """What the workspace is, under v1's keys."""
+        """A description of the workspace, under v1's keys."""
         return {"id": self.ref.id, "name": self.name, "location": self.location, "folder": str(self.ref.root)}
 
     def write_config(self, path: str | None = None, file_name: str | None = None) -> None:
-        """Write a `config.json` that `from_config` finds this workspace by, in `.azureml` unless a folder is given."""
+        """Write a `config.json` by which `from_config` finds this workspace, in `.azureml` unless a folder is given."""
         file = Path(path or ".azureml") / (file_name or "config.json")
         file.parent.mkdir(parents=True, exist_ok=True)
         described = {"workspace_name": self.name, "subscription_id": "", "resource_group": ""}

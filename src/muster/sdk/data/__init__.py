@@ -1,1 +1,1 @@
-"""Data in the v1 SDK: datastores, data sets, and where outputs go."""
+"""Data in the v1 SDK: datastores, datasets and outputs."""

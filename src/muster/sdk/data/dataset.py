@@ -1,4 +1,4 @@
-"""Files as inputs of a job, in v1's words."""
+"""Files as inputs of a job, under v1's names."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from muster.wire.data.access import FileEntry
 from muster.wire.data.assets import AssetView, NewAsset
 
 Step = Callable[[Any], Any]
-"""From a data frame to another."""
+"""A function from one data frame to another."""
 _Source = str | os.PathLike[str] | DataPath | tuple[Datastore, str]
 
 
@@ -34,12 +34,12 @@ class FileDataset:
     """A file or folder that jobs read: local, in a datastore, at an address, or a data asset."""
 
     def __init__(self, path: str, workspace: Connected | None = None, is_file: bool | None = None) -> None:
-        # v1 says "all files below" with a pattern; a folder means the same.
+        # v1 uses a pattern for "all files below"; a folder means the same.
         plain = path.removesuffix("/**").removesuffix("/*") or "/"
         self.location = parse_address(plain)
         self.workspace = workspace
         self.steps: tuple[Step, ...] = ()
-        """What is done with its rows when they are read here."""
+        """The steps applied to its rows when they are read here."""
         self.path = str(Path(self.location.path).expanduser().absolute()) if self.is_local else plain
         self._is_file = is_file
         if any(letter in self.path for letter in "*?["):
@@ -47,12 +47,12 @@ class FileDataset:
 
     @property
     def name(self) -> str | None:
-        """The name of the data asset; None where it is none."""
+        """The name of the data asset; None if it is not registered."""
         return self.location.store if self.location.kind == "asset" else None
 
     @property
     def version(self) -> int | str | None:
-        """The version of the data asset, as a number where it is one."""
+        """The version of the data asset, as a number if it is one."""
         found = self.location.version if self.location.kind == "asset" else None
         return int(found) if found is not None and found.isdecimal() else found
 
@@ -62,7 +62,7 @@ class FileDataset:
 
     @property
     def is_file(self) -> bool:
-        """Whether it is one file; looked up where that can be, unless it was said."""
+        """Whether it is a single file; looked up, if possible, when it was not given."""
         if self._is_file is not None:
             return self._is_file
         if self.is_local:
@@ -82,7 +82,7 @@ class FileDataset:
         return DatasetConsumptionConfig(None, self).as_download(path_on_compute)
 
     def to_path(self) -> list[str]:
-        """The files' paths below the dataset, as v1 writes them: with a slash in front."""
+        """The files' paths below the dataset, as in v1: with a leading slash."""
         if not self.is_local:
             own_name = self.path.rstrip("/").rpartition("/")[2]
             return sorted("/" + (entry.path or own_name) for entry in self._remote_files())
@@ -116,24 +116,24 @@ class FileDataset:
 
     @property
     def id(self) -> str:
-        """What `Dataset.get_by_id` takes: the address of the data asset, or the path."""
+        """The argument of `Dataset.get_by_id`: the address of the data asset, or the path."""
         return self.path
 
     def take(self, count: int) -> FileDataset:
-        """Its first rows; a job cannot have rows as an input, `to_pandas_dataframe` can."""
+        """The first rows, for `to_pandas_dataframe`; a job cannot have rows as an input."""
         return self._with(lambda frame: frame.head(count))
 
     def skip(self, count: int) -> FileDataset:
-        """Its rows without the first."""
+        """The rows without the first ones."""
         return self._with(lambda frame: frame.iloc[count:].reset_index(drop=True))
 
     def take_sample(self, probability: float, seed: int | None = None) -> FileDataset:
-        """About so large a part of its rows."""
+        """A random sample of about this share of the rows."""
         return self._with(lambda frame: frame.sample(frac=probability, random_state=seed).sort_index())
 
     def random_split(self, percentage: float, seed: int | None = None) -> tuple[FileDataset, FileDataset]:
-        """Two parts of its rows, the first about so large."""
-        # Both sides must choose the same rows, whenever they are read.
+        """Two random parts of the rows, the first of about this share."""
+        # Both parts must be split in the same way, whenever they are read.
         fixed = seed if seed is not None else random.randrange(1 << 32)
 
         def chosen(frame: Any) -> Any:
@@ -143,19 +143,19 @@ class FileDataset:
         return first, self._with(lambda frame: frame.drop(chosen(frame)).reset_index(drop=True))
 
     def keep_columns(self, columns: str | list[str], validate: bool = False) -> FileDataset:
-        """Some columns of its rows."""
+        """The dataset with only these columns."""
         return self._with(lambda frame: frame[[columns] if isinstance(columns, str) else columns])
 
     def drop_columns(self, columns: str | list[str]) -> FileDataset:
-        """Its rows without some columns."""
+        """The dataset without these columns."""
         return self._with(lambda frame: frame.drop(columns=columns))
 
     def with_timestamp_columns(self, *args: Any, **kwargs: Any) -> FileDataset:
-        """Kept for v1 scripts: which column holds a time is for whoever reads it."""
+        """Kept for v1 scripts: the reader of the data decides which columns hold times."""
         return self
 
     def unregister_all_versions(self) -> None:
-        """Refused: runs that read it would have no data."""
+        """Refused: runs that read it would lose their data."""
         raise JobError(f"{self.path} stays registered", "`muster data` lists what can be removed.")
 
     def _with(self, step: Step) -> FileDataset:
@@ -164,7 +164,7 @@ class FileDataset:
         return made
 
     def mount(self, mount_point: str | None = None, **kwargs: Any) -> MountContext:
-        """A folder with the files, while the `with` lasts."""
+        """A folder with the files, inside the `with`."""
         return MountContext(self, mount_point)
 
     def _files_in(self, folder: str) -> list[Path]:
@@ -178,11 +178,11 @@ class FileDataset:
         tags: dict[str, str] | None = None,
         create_new_version: bool = False,
     ) -> FileDataset:
-        """Make it a data asset, which never changes: a local file or folder is copied into the workspace."""
+        """Register it as a data asset, which never changes: a local file or folder is copied into the workspace."""
         storage = Storage(workspace.client.calls)
         kept = asset_name(name)
         newest = None if create_new_version else next(iter(storage.assets(kept)), None)
-        # The same data once more is the version that there is, as when a notebook runs again.
+        # Registering the same data again returns the existing version, as when a notebook runs again.
         asset = NewAsset(kept, "", newest.version if newest else None, description=description, tags=tags or {})
         try:
             if self.is_local:
@@ -216,7 +216,7 @@ class FileDataset:
 
 
 class MountContext:
-    """What `dataset.mount()` gives: the files are copied to a folder, or lie in one already."""
+    """The result of `dataset.mount()`: a folder with the files, copied if necessary."""
 
     def __init__(self, dataset: FileDataset, mount_point: str | None) -> None:
         self._dataset = dataset
@@ -241,7 +241,7 @@ class MountContext:
 
 @dataclass
 class DatasetConsumptionConfig:
-    """A dataset together with its name in the job and how the job reaches it."""
+    """A dataset with its name in the job and its access mode."""
 
     name: str | None
     dataset: FileDataset
@@ -259,7 +259,7 @@ class DatasetConsumptionConfig:
         return replace(self, name=name)
 
     def to_input(self) -> dict[str, str]:
-        """The input of a job file."""
+        """The dataset as an input of a job file."""
         if self.dataset.steps:
             raise JobError(
                 f"rows or columns of {self.dataset.path} cannot be an input",
@@ -270,7 +270,7 @@ class DatasetConsumptionConfig:
 
 
 class OutputFileDatasetConfig:
-    """A folder that a script writes; it gets the path as its argument."""
+    """A folder that a script writes to; the script gets its path as an argument."""
 
     def __init__(
         self,
@@ -288,7 +288,7 @@ class OutputFileDatasetConfig:
         return self._with_mode("rw_mount")
 
     def as_input(self, name: str | None = None) -> OutputFileDatasetConfig:
-        """Refused: one job's output is another's input in pipelines alone."""
+        """Refused: only pipelines pass one job's output to another as an input."""
         raise JobError(
             f"the output {self.name or ''} cannot be an input before its run has ended",
             "Call register_on_complete(name), and give the next job Dataset.get_by_name(workspace, name).",
@@ -300,7 +300,7 @@ class OutputFileDatasetConfig:
     def register_on_complete(
         self, name: str, description: str | None = None, tags: Any = None
     ) -> OutputFileDatasetConfig:
-        """Make a data asset of what the script wrote, when the run has completed."""
+        """Register what the script wrote as a data asset once the run has completed."""
         made = self._with_mode(self.mode)
         made.registered_as = asset_name(name)
         return made
@@ -312,7 +312,7 @@ class OutputFileDatasetConfig:
     read_parquet_files = read_delimited_files
 
     def to_output(self, name: str) -> dict[str, str]:
-        """The output of a job file, called `name` there; its destination may hold {run-id} and {output-name}."""
+        """The folder as the output `name` of a job file; its destination may hold {run-id} and {output-name}."""
         said = {"type": "uri_folder", "mode": self.mode}
         if self.destination is not None:
             store, path = self.destination
@@ -335,7 +335,7 @@ class FileDatasetFactory:
     ) -> FileDataset:
         """A dataset of files or folders: local, in a datastore, or at an address.
 
-        Several paths, and patterns, are brought together in a folder of this machine.
+        Several paths or patterns are collected in a folder of this machine.
         """
         given = list(path) if isinstance(path, list) else [path]
         sources = [_source(item) for item in given]
@@ -357,7 +357,7 @@ class FileDatasetFactory:
         overwrite: bool = False,
         show_progress: bool = True,
     ) -> FileDataset:
-        """Copy a folder into a datastore, and make a dataset of it."""
+        """Copy a folder into a datastore and return it as a dataset."""
         store, path = target if isinstance(target, tuple) else (target.datastore, target.path_on_datastore)
         source = Path(src_dir)
         files = [str(file) for file in sorted(source.rglob(pattern or "*")) if file.is_file()]
@@ -369,7 +369,7 @@ class FileDatasetFactory:
 
 
 class TabularDatasetFactory:
-    """`Dataset.Tabular`: files with rows, which jobs get as files and `to_pandas_dataframe` reads."""
+    """`Dataset.Tabular`: files with rows; jobs get the files, and `to_pandas_dataframe` reads the rows."""
 
     @staticmethod
     def from_delimited_files(path: _Source | list[_Source], validate: bool = True, **kwargs: Any) -> FileDataset:

@@ -1,4 +1,4 @@
-"""Named storage, in v1's words."""
+"""Named storage, under v1's names."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ class Datastore:
 
     @property
     def account_name(self) -> str | None:
-        """Its storage account, where it is one of Azure's."""
+        """The storage account of an Azure datastore."""
         return self._option("account")
 
     @property
     def container_name(self) -> str | None:
-        """Its container, or share, where it is one of Azure's."""
+        """The container or share of an Azure datastore."""
         return self._option("container") or self._option("share")
 
     @property
     def endpoint(self) -> str | None:
-        """The service's address, where that is not Azure's own."""
+        """The service's address, if it is not Azure's own."""
         return self._option("endpoint")
 
     def _option(self, key: str) -> str | None:
@@ -57,12 +57,12 @@ class Datastore:
 
     @staticmethod
     def get_default(workspace: Connected) -> Datastore:
-        """The workspace's own."""
+        """The workspace's own datastore."""
         return Datastore(workspace, DEFAULT_DATASTORE)
 
     @staticmethod
     def register_local_folder(workspace: Connected, datastore_name: str, path: str) -> Datastore:
-        """Give a folder of this machine a name."""
+        """Register a folder of this machine."""
         folder = Path(path).expanduser().resolve()
         if not folder.is_dir():
             raise NotFound(f"there is no folder {folder}", "Make it first.")
@@ -81,7 +81,7 @@ class Datastore:
         overwrite: bool = False,
         **kwargs: Any,
     ) -> Datastore:
-        """A container of Azure Blob storage; without a key or SAS it is public, or open to the server's identity."""
+        """Register a container of Azure Blob storage; without key or SAS it is public or uses the server's identity."""
         create = bool(kwargs.pop("create_if_not_exists", False))
         _ignore(kwargs, "register_azure_blob_container")
         options = {
@@ -105,7 +105,7 @@ class Datastore:
         overwrite: bool = False,
         **kwargs: Any,
     ) -> Datastore:
-        """A share of Azure Files."""
+        """Register a share of Azure Files."""
         create = bool(kwargs.pop("create_if_not_exists", False))
         _ignore(kwargs, "register_azure_file_share")
         options = {
@@ -130,7 +130,7 @@ class Datastore:
         overwrite: bool = False,
         **kwargs: Any,
     ) -> Datastore:
-        """A filesystem of an account with a hierarchical namespace, opened by a service principal or an identity."""
+        """Register a filesystem of an account with a hierarchical namespace, with a service principal or identity."""
         _ignore(kwargs, "register_azure_data_lake_gen2")
         options: Mapping[str, Json] = {
             "account": account_name,
@@ -152,18 +152,18 @@ class Datastore:
         secret_options: Mapping[str, Json] | None = None,
         overwrite: bool = False,
     ) -> Datastore:
-        """Anything that fsspec knows: s3://…, gs://…, sftp://…, https://…; its credentials go to `secret_options`."""
+        """Register any address that fsspec supports: s3://…, gs://…, sftp://…; credentials go in `secret_options`."""
         given: Mapping[str, Json] = {"url": url, "options": dict(options) if options else None}
         credential = {"secret_options": dict(secret_options) if secret_options else None}
         return _register(workspace, datastore_name, "fsspec", given, credential, overwrite)
 
     @staticmethod
     def register_nfs(workspace: Connected, datastore_name: str, path: str, overwrite: bool = False) -> Datastore:
-        """A share that is mounted at the same path on all nodes."""
+        """Register a share that is mounted at the same path on all nodes."""
         return _register(workspace, datastore_name, "nfs", {"path": path}, {}, overwrite)
 
     def path(self, path: str = "", data_reference_name: str | None = None) -> DataPath:
-        """A path in the datastore, to make a dataset of."""
+        """A path in the datastore, from which to make a dataset."""
         return DataPath(self, safe_path(path))
 
     def upload(
@@ -196,14 +196,14 @@ class Datastore:
         try:
             send_files(self._storage, parse_place(target.address), wanted)
         except Conflict as conflict:
-            # A notebook that is run again uploads what its dataset holds already.
+            # A notebook that is run again uploads files that its dataset has already.
             if not self._holds(target, wanted):
                 hint = "Upload to another target_path, and register that as a new version."
                 raise Conflict(conflict.message, hint) from conflict
         return target
 
     def _holds(self, target: DataPath, files: Mapping[str, Path]) -> bool:
-        """Whether these very files are there."""
+        """Whether exactly these files are there."""
         inner = target.path_on_datastore
         sizes = {entry.path: entry.size for entry in target._files()}
         if any(sizes.get(name) != file.stat().st_size for name, file in files.items()):
@@ -219,7 +219,7 @@ class Datastore:
     def download(
         self, target_path: str, prefix: str | None = None, overwrite: bool = False, show_progress: bool = True
     ) -> int:
-        """Copy files below `prefix` to a folder; returns how many."""
+        """Copy files below `prefix` to a folder; returns their number."""
         source = self.path(prefix or "")
         inner = source.path_on_datastore
         named = [replace(entry, path=f"{inner}/{entry.path}" if inner else entry.path) for entry in source._files()]
@@ -228,11 +228,11 @@ class Datastore:
         return len(wanted)
 
     def as_mount(self) -> DataPath:
-        """All of it, as an input that is read where it is, or staged."""
+        """The whole datastore, as an input that is read in place or staged."""
         return self.path().as_mount()
 
     def as_download(self, path_on_compute: str | None = None) -> DataPath:
-        """All of it, as an input that is copied for the job."""
+        """The whole datastore, as an input that is copied for the job."""
         return self.path().as_download()
 
     def set_as_default(self) -> None:
@@ -241,11 +241,11 @@ class Datastore:
 
     @property
     def is_default(self) -> bool:
-        """Whether it is the workspace's own."""
+        """Whether it is the workspace's own datastore."""
         return self.name == DEFAULT_DATASTORE
 
     def unregister(self) -> None:
-        """Forget the datastore; what it holds stays."""
+        """Remove the datastore; its files stay."""
         self._storage.delete_datastore(self.name)
 
     @property
@@ -265,7 +265,7 @@ class DataPath:
     mode: str = "ro_mount"
 
     def as_mount(self) -> DataPath:
-        """An input that is read where it is, or staged."""
+        """An input that is read in place or staged."""
         return replace(self, mode="ro_mount")
 
     def as_download(self, path_on_compute: str | None = None, overwrite: bool = False) -> DataPath:
@@ -277,7 +277,7 @@ class DataPath:
         return datastore_address(self.datastore.name, self.path_on_datastore)
 
     def files(self) -> list[dict[str, Json]]:
-        """{path, size} of every file below, by its path from here."""
+        """{path, size} of every file below this path, with relative paths."""
         return [to_json(entry) for entry in self._files()]
 
     def _files(self) -> tuple[FileEntry, ...]:
@@ -285,7 +285,7 @@ class DataPath:
 
 
 class DataReference(DataPath):
-    """A path in a datastore with the name that a script's input gets, as v1's oldest scripts have it."""
+    """A path in a datastore with the name of a script's input, as in v1's oldest scripts."""
 
     def __init__(
         self,
@@ -313,11 +313,11 @@ class DataReference(DataPath):
         return DataReference(self.datastore, self.data_reference_name, self.path_on_datastore, "download")
 
     def to_config(self) -> DataReference:
-        """What `run_config.data_references` holds: the same here."""
+        """The value for `run_config.data_references`: the same object."""
         return self
 
     def __str__(self) -> str:
-        """In `arguments` each rank replaces it by the path that it has."""
+        """A placeholder for `arguments`, which each rank replaces by its path."""
         return f"$AZURE_ML_INPUT_{self.data_reference_name}"
 
 
@@ -343,7 +343,7 @@ def _register(
 
 
 def _endpoint(account: str, service: str, protocol: str | None, endpoint: str | None) -> str | None:
-    """v1 names the domain (`core.windows.net`); a whole address is taken as it is."""
+    """The service's address: v1 gives the domain (`core.windows.net`); a full address is used as it is."""
     if endpoint is None and protocol in (None, "https"):
         return None
     if endpoint is not None and "://" in endpoint:

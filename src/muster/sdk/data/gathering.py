@@ -1,4 +1,4 @@
-"""Several files as one input, as v1's datasets may be: brought together in a folder of this machine."""
+"""Several files as one input, as v1's datasets allow: collected in a folder of this machine."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ Part = str | DataPath
 
 
 def is_several(parts: Sequence[Part]) -> bool:
-    """Whether this is more than one file or folder; a pattern for all files below a folder is that folder."""
+    """Whether this is more than one file or folder; a pattern for all files below a folder counts as that folder."""
     return len(parts) > 1 or any(_is_pattern(part) for part in parts)
 
 
 def gather(parts: Sequence[Part]) -> Path:
-    """A folder with the files of all parts, each by its path below what all of them have in common.
+    """A folder with the files of all parts, each at its path below their common parent.
 
-    It is named by what it holds, and never changes: a job may read it after this process has ended.
+    It is named after a digest of its files and never changes: a job may read it after this process has ended.
     """
     found = [pair for part in parts for pair in _files(part)]
     if not found:
@@ -99,7 +99,7 @@ class _Stored:
 
 
 def _files(part: Part) -> Iterator[tuple[str, _Local | _Web | _Stored]]:
-    """Each file with the path by which it is placed."""
+    """Each file with the path that decides its place in the folder."""
     if isinstance(part, DataPath):
         yield from _stored(part)
     elif "://" in part:
@@ -124,7 +124,7 @@ def _stored(part: DataPath) -> Iterator[tuple[str, _Stored]]:
 
 
 def _matches(path: str, pattern: str) -> bool:
-    """Whether a pattern means a path: `*` stands for a name or a part of one, `**` for any folders."""
+    """Whether a path matches a pattern: `*` stands for a name or a part of one, `**` for any folders."""
     parts = re.split(r"(\*\*/|\*\*|\*|\?)", pattern)
     meanings = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
     return re.fullmatch("".join(meanings.get(part, re.escape(part)) for part in parts), path) is not None

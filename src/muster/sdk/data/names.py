@@ -1,4 +1,4 @@
-"""What v1 scripts call datasets, as names of data assets: those have no spaces."""
+"""Names of v1 datasets as names of data assets, which have no spaces."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from muster.sdk.notices import tell
 
 
 def asset_name(name: str) -> str:
-    """The name of the data asset that a dataset is kept as; another one than its own with a notice."""
+    """The name of a dataset's data asset; if it differs from the dataset's name, a notice says so."""
     kept = re.sub("[^A-Za-z0-9_.-]+", "-", name).strip("-.")
     if kept in ("", name):
         return name
@@ -18,7 +18,7 @@ def asset_name(name: str) -> str:
 
 
 class ByName(dict[str, Any]):
-    """Datasets under the names of their assets, which are found under the names that scripts gave them, too."""
+    """Datasets by the names of their assets; they are also found by the names that scripts gave them."""
 
     def __contains__(self, name: object) -> bool:
         return super().__contains__(name) or (isinstance(name, str) and super().__contains__(asset_name(name)))

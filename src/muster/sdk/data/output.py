@@ -1,4 +1,4 @@
-"""What a run prints, as whole lines on standard output."""
+"""A run's output, as whole lines on standard output."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from muster.defaults import GROWING_S
 from muster.wire.stream import LogPiece, RunEnded, StateChanged, StreamEvent
 
 _KEPT_BYTES = 1 << 20
-"""Of a line that does not end."""
+"""The most bytes kept of an unfinished line."""
 
 
 class LineMerger:
-    """Bytes of several logs in, whole lines out; a line rewritten with carriage returns shows its last state."""
+    """Turns bytes of several logs into whole lines; a line rewritten with carriage returns shows its last state."""
 
     def __init__(self, num_ranks: int) -> None:
         self._prefixed = num_ranks > 1
@@ -30,7 +30,7 @@ class LineMerger:
             rest = b""
         self._rest[stream] = rest
         if not lines and b"\r" in log.data and self._is_due(stream):
-            # A progress bar, as it stands.
+            # The current state of a progress bar.
             lines.append(rest)
         return "".join(self._line(stream, line) for line in lines)
 
@@ -42,7 +42,7 @@ class LineMerger:
         return True
 
     def finish(self) -> str:
-        """What is left without an end of line."""
+        """The rest, which has no end of line."""
         left = "".join(self._line(stream, rest) for stream, rest in sorted(self._rest.items()) if rest)
         self._rest.clear()
         return left
