@@ -1,4 +1,4 @@
-"""How long a checkpoint stops the training: asynchronous, against `torch.save` with fsync, in the same run."""
+"""How long a checkpoint stalls the training: asynchronous, against `torch.save` with fsync, in the same run."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def main() -> None:
 def figures(samples: dict[str, list[float]], at_least: float | None) -> list[Figure]:
     plain = statistics.median(samples["plain"])
     stalls = {name: [value - plain for value in samples[name]] for name in ("asynchronous", "torch.save")}
-    # Below a tenth of a millisecond the difference of two stretches means nothing.
+    # Below a tenth of a millisecond the difference of two measurements is noise.
     ratio = statistics.median(stalls["torch.save"]) / max(statistics.median(stalls["asynchronous"]), 1e-4)
     return [
         median("stretch without a checkpoint", samples["plain"], "s"),

@@ -1,6 +1,6 @@
-"""3,000 small files into a datastore and back: `muster data cp` against one call to the server for each file.
+"""3,000 small files into a datastore and back: `muster data cp` against one call to the server per file.
 
-The calls are made as `muster data upload` and `download` made them before: four at once, all bytes through the server.
+The calls are those that `muster data upload` and `download` made before: four at once, all bytes through the server.
 """
 
 from __future__ import annotations

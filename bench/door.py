@@ -1,8 +1,8 @@
-"""The address of an endpoint: what it adds to a request, and how long nobody answers there when a part of it dies.
+"""The address of an endpoint: what it adds to a request, and how long it does not answer when a part of it dies.
 
-One replica of a deployment that is not idempotent takes requests at the address itself; with an idempotent one the
-front door's own process stands in between. One client asks each of them, and an application of a few lines on bare
-uvicorn, in turn. Then parts are killed while a client asks over a new connection each time: the figure is the longest
+The single replica of a deployment that is not idempotent takes requests at the address itself; with an idempotent one
+they go through the front door's process. One client calls each of them, and an application of a few lines on bare
+uvicorn, in turn. Then parts are killed while a client calls over a new connection each time: the figure is the longest
 time between two answers, less the usual one.
 """
 
@@ -43,7 +43,7 @@ REPLICA, WORKER, KEEPER = "muster.scoring.serve.replica", "muster.scoring.door.w
 
 
 class Endpoint(NamedTuple):
-    """One that is up."""
+    """An endpoint that is up."""
 
     folder: Path
     name: str
@@ -100,7 +100,7 @@ def latencies(times: dict[str, list[float]]) -> list[Figure]:
 
 
 def deaths_of(gaps: dict[str, list[float]]) -> list[Figure]:
-    """The worst of each; a run that is started again is a matter of the agent and the server, and has no target."""
+    """The longest gap of each kind; restarting a run depends on the agent and the server, and has no target."""
     last = "the front door's run, while its process answers"
     return [
         Figure(f"{what} is killed: without an answer", max(values), "s", None if what == last else 1.0, samples=values)
@@ -150,7 +150,7 @@ def gap(endpoint: Endpoint, module: str) -> float:
         process.kill()
         killed = time.monotonic()
         until(lambda: sum(at > killed for at in answered) > 20, "the endpoint does not answer any more")
-        # A run's next attempt is there when its processes are.
+        # A run's next attempt is ready when its processes are there.
         until(lambda: len(parts(endpoint, WORKER)) == 2, "the front door did not come back")
     finally:
         over.set()
@@ -183,7 +183,7 @@ def parts(endpoint: Endpoint, module: str) -> Sequence[psutil.Process]:
 
 
 def has(process: psutil.Process, endpoint: Endpoint) -> bool:
-    """Whether it has the endpoint's port open."""
+    """Whether a process has the endpoint's port open."""
     with suppress(psutil.Error, OSError):
         return any(item.laddr.port == endpoint.port for item in process.net_connections("tcp") if item.laddr)
     return False

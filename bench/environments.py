@@ -1,4 +1,4 @@
-"""What an environment costs a job: one that is there already, and one that differs by a small package."""
+"""What an environment costs a job: an existing one, and one that differs by a small package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bringing 20,000 small files of an attempt to the server: together as agents do it, against one call for each."""
+"""Uploading 20,000 small files of an attempt to the server: batched as agents do it, against one call per file."""
 
 from __future__ import annotations
 

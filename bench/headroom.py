@@ -1,4 +1,4 @@
-"""Health and submissions while 200 connections are slow and 300 people follow a run."""
+"""Health checks and submissions while 200 connections are slow and 300 people follow a run."""
 
 from __future__ import annotations
 

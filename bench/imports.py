@@ -1,4 +1,4 @@
-"""What `import muster` and `muster --help` cost beyond and beside bare Python."""
+"""The cost of `import muster` and `muster --help`, compared with bare Python."""
 
 from __future__ import annotations
 

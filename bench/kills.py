@@ -1,4 +1,4 @@
-"""A training on 2 ranks killed at 20 random moments: it completes, and its losses are those of one that was not."""
+"""A training on 2 ranks, killed at 20 random moments: it completes with the losses of one that was not killed."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def killed(workspace: Workspace, kills: int, steps: int) -> RunView:
     dice = random.Random(0)
     for number in range(1, kills + 1):
         attempt = wait(lambda number=number: running(client.run(run_id), number))
-        # At any moment: while it starts, meets, resumes, computes, saves or publishes.
+        # At any moment: while it starts, connects, resumes, computes, saves or publishes.
         time.sleep(dice.uniform(0.0, 4.0))
         os.kill(attempt.ranks[dice.randrange(2)].pid, signal.SIGKILL)
     return wait(lambda: (v := client.run(run_id)).status in ("Completed", "Failed") and v, 600.0)

@@ -27,7 +27,7 @@ sys.stdout.write(f"reduced {time.time()}\\n")  # one write, or the lines of two 
 dist.destroy_process_group()
 """
 
-# The ranks of 2 simulated nodes say when they run; what MPI does after that costs the same under both.
+# The ranks of 2 simulated nodes report when they run; what MPI does after that costs the same in both.
 MPI_NODES, MPI_RANKS = 2, 2
 MPI_COMMAND = ("python", "-S", "-c", "import time; print('reduced', time.time())")
 

@@ -1,4 +1,4 @@
-"""Listing runs while 10,000 wait, against an empty queue; and all of them, page by page."""
+"""Listing runs while 10,000 are queued, against an empty queue; and listing all of them, page by page."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from bench.measure import Figure, Workspace, interleave, median, quick, report, 
 from muster.job.spec import JobSpec
 
 LINE = "x" * 99
-# The program times itself, so that starting it does not count; its last line says how long it printed.
+# The program times itself, so that its start does not count; its last line has the time.
 PROGRAM = f"""
 import time
 began = time.perf_counter()
@@ -47,7 +47,7 @@ def printing(workspace: Workspace, megabytes: int, rounds: int) -> list[Figure]:
 
 
 def to_a_file(workspace: Workspace, program: str) -> float:
-    # A rank's output is unbuffered (PYTHONUNBUFFERED=1 is part of the launch contract), so this one's is too.
+    # Unbuffered, as the output of ranks is (PYTHONUNBUFFERED=1 is part of the launch contract).
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     with tempfile.NamedTemporaryFile(dir=workspace.folder) as log:
         subprocess.run([sys.executable, "-c", program], check=True, stdout=log, stderr=log, env=environment)

@@ -1,4 +1,4 @@
-"""What the benchmarks share: a workspace of their own, interleaved rounds, a table and a JSON file."""
+"""What the benchmarks share: a temporary workspace, interleaved rounds, a table and a JSON file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metrics: 100 series of 10,000 points taken in and read, against a row for each point, which was the way before."""
+"""Metrics: storing and reading 100 series of 10,000 points, against one row per point, as it was done before."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Many months made from one trace: does the queue do as well as on the one that it is shown with?
+"""Many months made from one trace: does the queue do as well on them as on the trace itself?
 
-Windows of the trace, its jobs in other orders, drawn again with other arrivals, and on clusters of other shapes.
+Windows of the trace, its jobs in other orders, resampled with other arrivals, and on clusters of other shapes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LOAD = 0.85
 
 @dataclass(frozen=True)
 class Case:
-    """One month and the cluster that it is tried on."""
+    """One month of jobs and the cluster to run it on."""
 
     name: str
     machines: Machines
@@ -30,7 +30,7 @@ class Case:
 
     @property
     def load(self) -> float:
-        """The work that is submitted, as a share of what the nodes could do."""
+        """The submitted work as a share of the nodes' capacity."""
         return work(self.jobs) / (self.machines.num_gpus * self.machines.days * DAY_S)
 
 
@@ -82,7 +82,7 @@ def measured(case: Case) -> list[Figure]:
 
 
 def cases(entries: Sequence[Entry], seeds: int) -> Iterator[Case]:
-    """All of them; what is random is so by its number."""
+    """All cases; random ones are drawn with their number as the seed."""
     yield from windows(entries)
     yield from shuffles(entries, seeds)
     yield from drawn(entries, seeds)

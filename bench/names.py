@@ -1,4 +1,4 @@
-"""1.28 million small files, as ImageNet has them: listed, packed and opened, with the memory that it takes."""
+"""1.28 million small files, as in ImageNet: listed, packed and opened, with the memory that this takes."""
 
 from __future__ import annotations
 

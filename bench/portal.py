@@ -1,4 +1,4 @@
-"""The portal in Chromium: 50,000 runs, a chart of a million points, a metric's way to the eye, 50 open portals."""
+"""The portal in Chromium: 50,000 runs, a chart of a million points, the delay of a metric, 50 open portals."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Jobs of `true` from submission to Completed, all durable, against a bare loop of spawn, wait and three commits.
 
-`--against CHECKOUT` measures the processor time of the server with another checkout of Muster, too, in turns.
+`--against CHECKOUT` also measures the server's CPU time with another checkout of Muster, in turns.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""On a warm two-node Ray cluster: submit to the first line of every rank, with Muster and with the Ray jobs SDK."""
+"""A warm two-node Ray cluster: from submission to every rank's first line, with Muster and with the Ray jobs SDK."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from muster.job.explain import make_spec
 COMMAND = "date +'began %s.%N'"
 RANKS = 2
 
-# What somebody without Muster would submit: a driver that runs the command once on each of two nodes.
+# What users without Muster would submit: a driver that runs the command once on each of two nodes.
 DRIVER = f"""
 import subprocess
 import ray
@@ -36,7 +36,7 @@ strategies = [PlacementGroupSchedulingStrategy(group, placement_group_bundle_ind
 print("".join(ray.get([rank.options(scheduling_strategy=item).remote() for item in strategies])))
 """
 
-# Called on the head, where the dashboard listens; prints when it submitted and what the job printed.
+# Runs on the head, where the dashboard listens; prints the time of submission and the job's output.
 BY_SDK = """
 import sys, time
 from ray.job_submission import JobSubmissionClient

@@ -1,4 +1,4 @@
-"""Reading logs: the last lines of 1 GB against an empty log, a search through it, following 1,000 ranks against two."""
+"""Reading logs: the last lines of 1 GB against an empty log, a search through it, following 1,000 ranks against 2."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ def restart_torchrun(launcher: subprocess.Popen[bytes], log: Path, which: int) -
     at = time.time()
     children[0].kill()
     try:
-        # A step that was under way when the rank died does not count: the next one comes after a new start.
+        # A step that was running when the rank died does not count: the next one comes after the restart.
         done = wait(lambda: both_ranks(log.read_text(errors="replace"), at + 0.3), PATIENCE_S)
     except TimeoutError:
         return None

@@ -1,7 +1,7 @@
-"""An endpoint that is updated again and again while `ab` asks it: how many requests fail.
+"""An endpoint that is updated repeatedly under the load of `ab`: how many requests fail.
 
-The deployment is not idempotent, so that nothing is repeated behind the client's back: a request that an update cost
-would be seen. `ab` (apache2-utils) asks over kept connections until it has 100,000 answers.
+The deployment is not idempotent, so that no request is retried without the client's knowledge: one lost by an update
+would be seen. `ab` (apache2-utils) sends requests over persistent connections until it has 100,000 answers.
 """
 
 from __future__ import annotations

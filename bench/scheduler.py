@@ -1,4 +1,4 @@
-"""The scheduler at scale: a pass over 10,000 gangs and 1,000 nodes, a made-up and a real month, a long queue.
+"""The scheduler at scale: a pass over 10,000 gangs and 1,000 nodes, a synthetic and a real month, a long queue.
 
 The real month is a trace: `python -m bench.scheduler --trace FILE` adds its figures, with and without time limits.
 """

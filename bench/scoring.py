@@ -1,10 +1,10 @@
 """A served model that does nothing, against FastAPI with uvicorn and LitServe; requests in batches against one by one.
 
-Each server runs alone on the same port in turn, one process, the same body; `ab` (apache2-utils) asks over kept
-connections. LitServe has an environment of its own, which is made once and kept (`~/.cache/muster-bench`). The model
-for batches takes 5 ms per call, however many requests it gets; a request of a batch may wait for the stated time, for
-the batch before its own, and for its own. One client alone asks Muster and an application of a few lines on bare
-uvicorn: what Muster adds to a request.
+Each server runs alone on the same port in turn, one process, the same body; `ab` (apache2-utils) uses persistent
+connections. LitServe has its own environment, which is made once and kept (`~/.cache/muster-bench`). The model for
+batches takes 5 ms per call, however many requests it gets; a request in a batch may wait for the stated time, for the
+batch before its own, and for its own. To measure what Muster adds to a request, a single client calls Muster and an
+application of a few lines on bare uvicorn.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def measured(folder: Path, command: list[str], count: int, at_once: int) -> Aske
         finally:
             server.terminate()
             server.wait(30)
-            # Some leave workers behind, which would slow the next one down.
+            # Some servers leave workers behind, which would slow the next one down.
             with suppress(ProcessLookupError):
                 os.killpg(server.pid, signal.SIGKILL)
             if command[1].endswith(".py"):

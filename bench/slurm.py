@@ -1,5 +1,5 @@
 """Muster on a real Slurm: the start of a gang against `sbatch` of an `srun` script, many small runs against
-`sbatch --array`, and how long a run takes to go on after Slurm has lost its node."""
+`sbatch --array`, and how long a run takes to continue after Slurm has lost its node."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def main() -> None:
             ways = {"sbatch": lambda: by_sbatch(workspace, site), "muster": lambda: by_muster(workspace, site)}
             samples = interleave(2 if is_quick else 9, ways)
             many = 20 if is_quick else _MANY
-            # As many CPUs as the array gets, and like it no GPUs.
+            # As many CPUs as the array gets and, as there, no GPUs.
             pool = {**options, "cpus": site.cpus, "gpus": 0, "max_nodes": len(site.nodes) - 1}
             array_s = by_array(site, many)
             workspace.client.create_cluster("small", "slurm-pool", pool)

@@ -1,8 +1,8 @@
 """Staging across a gang: eight nodes in network namespaces, every link 200 Mbit/s, 512 MiB from one source.
 
-Compares nodes that share with nodes that each download for themselves and with a chain of rclone copies, and shows what
-a node that is killed, one that is slowed down to a tenth and one that serves wrong bytes do to the others. Needs root,
-`ip` and `tc`, and `rclone` for the chain. The bound is what one link takes for all of the data.
+Compares nodes that share with nodes that each download everything and with a chain of rclone copies, and shows how a
+node that is killed, one that is slowed down to a tenth and one that serves wrong bytes affect the others. Needs root,
+`ip` and `tc`, and `rclone` for the chain. The bound is the time that one link takes for all of the data.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def listening(boards: Boards, address: str) -> Iterator[str]:
             pass
 
     server = ThreadingHTTPServer((address, 0), Handler)
-    # A node that is killed breaks its connection, as it should.
+    # A killed node breaks its connection, which is expected.
     server.handle_error = lambda request, client: None  # type: ignore[method-assign]
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://{address}:{server.server_port}"
@@ -136,7 +136,7 @@ def listening(boards: Boards, address: str) -> Iterator[str]:
 
 
 def shape(network: NetworkSite, host: str, mbit: float) -> None:
-    """Have a host send and receive no faster than that."""
+    """Limit the rate at which a host sends and receives."""
     limit = f"root tbf rate {mbit:g}mbit burst 128kb latency 50ms".split()
     subprocess.run(["ip", "netns", "exec", host, "tc", "qdisc", "replace", "dev", "eth0", *limit], check=True)
     subprocess.run(["tc", "qdisc", "replace", "dev", f"v{host}", *limit], check=True)
@@ -144,10 +144,10 @@ def shape(network: NetworkSite, host: str, mbit: float) -> None:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one way went."""
+    """The result of one method."""
 
     seconds: dict[str, float]
-    """By node, until it had everything, verified."""
+    """For each node, the seconds until it had verified everything."""
     source_bytes: int
     from_peers: int
     liars: tuple[str, ...] = ()
@@ -270,7 +270,7 @@ def _say(process: subprocess.Popen[str]) -> None:
 
 
 def _digest(data: Path) -> str:
-    """What the cache calls a tree of this one file."""
+    """The name that the cache gives to a tree of this one file."""
     with data.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     return hashlib.sha256(f"{sha256} {data.stat().st_size} file\n".encode()).hexdigest()

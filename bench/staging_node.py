@@ -1,6 +1,6 @@
-"""One node of `bench.staging`, in a network namespace of its own: starts what an agent starts, and says how it went.
+"""One node of `bench.staging`, in its own network namespace: starts what an agent starts, and reports the result.
 
-`python -m bench.staging_node CONFIG`; with `--serve-wrong-bytes` the process that serves blocks to other nodes.
+`python -m bench.staging_node CONFIG`; with `--serve-wrong-bytes` it is the process that serves blocks to other nodes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from muster.wire.node.peers import BlocksAnswer, BlocksReport, PeerIdentity
 
 @dataclass(frozen=True)
 class NodeConfig:
-    """What the benchmark tells a node."""
+    """The configuration that the benchmark gives to a node."""
 
     name: str
     address: str
@@ -39,7 +39,7 @@ class NodeConfig:
 
 
 class Node:
-    """Stands in for the agent: its mover asks, and the board answers."""
+    """Stands in for the agent: passes its mover's requests to the benchmark, which plays the server."""
 
     def __init__(self, config: NodeConfig) -> None:
         self._config = config
@@ -47,12 +47,12 @@ class Node:
         self._url = ""
 
     def prepare(self) -> Child | None:
-        """Have blocks served before the clock runs, as in an agent that has been there for a while."""
+        """Start serving blocks before the measurement, as an agent that has been up for a while does."""
         config = self._config
         if not config.shared:
             return None
         identity = from_json(PeerIdentity, self._ask("hello", {"address": config.address}))
-        # By its path, and without the folder: children start in `/`, and `queue` must not be that of `bench`.
+        # By path, since children start in `/`; and with -P, since `import queue` must not find the one in `bench`.
         command = ["-P", __file__, "--serve-wrong-bytes"] if config.lies else ["-m", "muster.storage.peers"]
         child = Child([sys.executable, *command])
         child.send(to_json(Serve(config.name, config.address, config.cache, identity)))
@@ -60,7 +60,7 @@ class Node:
         return child
 
     def stage(self) -> dict[str, Any]:
-        """Stage the data; how long that took, and from where it came."""
+        """Stage the data; returns how long that took, and where the data came from."""
         config = self._config
         access = Access("http", config.source, folder=False, label=config.source)
         began, from_peers, nodes = time.monotonic(), 0, 0
@@ -106,7 +106,7 @@ def main() -> None:
     print("ready", flush=True)
     sys.stdin.readline()
     print(json.dumps(node.stage()), flush=True)
-    # Others may still want what is here.
+    # Others may still need blocks from this node.
     sys.stdin.readline()
     if serving is not None:
         serving.end(1.0)

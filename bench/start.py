@@ -23,7 +23,7 @@ from bench.measure import (
 from muster.job.parts import PyTorch
 from muster.job.spec import JobSpec
 
-# A rank's first line says when it was written.
+# A rank's first line has the time at which it was written.
 FIRST_LINE = "import time; print(time.time(), flush=True)"
 
 

@@ -1,7 +1,7 @@
-"""Staging against what people use instead: adlfs, Azure's own library, cp with a hash; and what encryption costs.
+"""Staging against the alternatives: adlfs, Azure's own library, cp with a hash; and the cost of encryption.
 
-Needs Azurite (npm), azure-storage-blob and adlfs. The others are timed without their imports, Muster with the start of
-its process, its hashing and its cache.
+Needs Azurite (npm), azure-storage-blob and adlfs. The alternatives are timed without their imports, Muster with the
+start of its process, its hashing and its cache.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from azure.storage.blob import ContainerClient
 
 ACCOUNT = "devstoreaccount1"
-# The key that every Azurite has; it opens nothing else.
+# The well-known key of every Azurite, which is valid nowhere else.
 ACCOUNT_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 MANY = 10_000
 TOOLS = Path(os.environ.get("MUSTER_TEST_TOOLS") or Path.home() / ".cache/muster-tests")
@@ -105,7 +105,7 @@ def main() -> None:
     large_mib, small_files, small_bytes = (256, 500, 20_000) if is_quick else (2048, 20_000, 107_374)
     with tempfile.TemporaryDirectory(prefix="muster-bench-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        # Before the blob server starts, which needs a processor now and then also when nobody asks.
+        # Before the blob server starts, which uses the CPU now and then even when idle.
         own = [
             *local(folder, large_mib, 1 if is_quick else 5),
             *encryption(folder, 64 if is_quick else 512, 2 if is_quick else 5),
@@ -114,7 +114,7 @@ def main() -> None:
             service.fill_one(large_mib)
             one = download(service, folder, "one", large_mib, "one file", rounds=1 if is_quick else 7)
             jobs = second_job(service, folder)
-            # Last: among many blobs it needs longer for each, and collects garbage for minutes.
+            # Last, since with many blobs it takes longer for each, and collects garbage for minutes.
             service.fill_many(small_files, small_bytes)
             mib = small_files * small_bytes / (1 << 20)
             many = download(service, folder, "many", mib, f"{small_files:,} files", small_files)
@@ -190,10 +190,10 @@ def download(
 ) -> list[Figure]:
     """MiB/s of each way, from the same server in turn; of several rounds every other one backwards.
 
-    For minutes at a time Azurite needs several times its usual time for the same requests, so ratios are taken within
-    a round. It also looks through all blobs for each that is asked for: of many small ones it can only give so many a
-    second, and no client is 1.5 times as fast as another. How many, bare requests tell whose answers are thrown away:
-    there these are the mark. Of a few files, the start of a process counts more.
+    For minutes at a time Azurite is several times slower for the same requests, so ratios are taken within a round.
+    It also searches all blobs for each request: with many small ones it limits the rate, and no client is 1.5 times as
+    fast as another. Bare requests whose answers are thrown away measure that limit and are the reference there. With
+    few files, the start of a process counts more.
     """
     is_limited = small_files >= MANY
     ways = {
@@ -250,7 +250,7 @@ def others(script: str, service: Service, folder: Path, what: str, at_once: int 
 
 
 def _seconds(script: str, told: dict[str, str]) -> float:
-    """What a script says that it took, without its imports."""
+    """The time that a script reports, without its imports."""
     done = subprocess.run(
         [sys.executable, "-c", script], env={**os.environ, **told}, check=True, stdout=subprocess.PIPE, text=True
     )
@@ -337,7 +337,7 @@ def encryption(folder: Path, mib: int, rounds: int) -> list[Figure]:
     plain = Store(str(folder / "plain"))
     sealed = Store(str(folder / "sealed"), ring=KeyRing(Key.of(os.urandom(32))))
     samples = interleave(rounds, {"plain": lambda: through(plain), "encrypted": lambda: through(sealed)})
-    # The smallest of each: what the disk does in between is not what is asked.
+    # The smallest of each, so that other work of the disk does not count.
     ratio = min(samples["encrypted"]) / min(samples["plain"])
     rates = [
         median(f"store, {name}: put and read", [2 * mib / value for value in values], "MiB/s")

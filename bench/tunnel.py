@@ -1,7 +1,7 @@
-"""A gigabyte through a tunnel to a rank's port, against a bare TCP connection to it; and what it takes of memory.
+"""A gigabyte through a tunnel to a rank's port, against a bare TCP connection to it; and the memory that it takes.
 
-Both read what `head -c` sends. The tunnel is that of a person: `muster forward` on this machine, the server, and the
-process that the rank's keeper forked.
+Both read the output of `head -c`. The tunnel is the one that users have: `muster forward` on this machine, the server,
+and the process that the rank's keeper forked.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ Traceback (most recent call last):
 ValueError: shard {rank} has no labels
 """
 
-# What torch's store and NCCL's watchdog print, in long lines.
+# The long lines that torch's store and NCCL's watchdog print.
 WARNING = (
     "[W1116 15:16:49.120085380 TCPStore.cpp:106] [c10d] sendBytes failed on SocketImpl(fd=95, addr=[n7.example]:44370,"
     " remote=[n0.example]:34333): Broken pipe\n"
@@ -98,7 +98,7 @@ def main() -> None:
         figures.append(
             Figure(f"{RANKS} ranks, {name}: slowest verdict, time of one core", max(worked), "s", at_most=MOST_S)
         )
-        # What else runs on the machine counts in this one.
+        # This figure includes other load on the machine.
         load = os.getloadavg()[0]
         figures.append(Figure(f"{RANKS} ranks, {name}: fastest on the clock, load {load:.0f}", min(waited), "s"))
     report("verdicts", figures, is_quick)

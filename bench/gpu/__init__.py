@@ -1,1 +1,1 @@
-"""What needs a GPU to be measured; run by hand where there is one: `python -m bench.gpu`."""
+"""Benchmarks that need a GPU; run by hand on a machine with one: `python -m bench.gpu`."""

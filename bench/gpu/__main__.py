@@ -1,8 +1,8 @@
-"""ResNet-50 on a GPU: what Muster costs, how fast the example is, JPEGs, and what a checkpoint stops.
+"""ResNet-50 on a GPU: the cost of Muster, the speed of the example, JPEGs, and the stall of a checkpoint.
 
-Every part can be run alone, each is bounded in time, and what was measured is kept when a later part fails. Figures of
-parts that are not run now stay in the file as they were, each with its time and command.
-On a machine without a GPU `--tiny` shows that it works.
+Each part can be run alone and has a time limit, and measurements are kept when a later part fails. Figures of parts
+that are not run now stay in the file, each with its time and command.
+`--tiny` checks that it works on a machine without a GPU.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Bench:
 
     def __init__(self, args: argparse.Namespace, workspace: Workspace, results: Results) -> None:
         self._args, self._workspace, self._results = args, workspace, results
-        # What torch.compile made is found again by the next run, and by the next bench where it has a place to stay.
+        # The next run finds the results of torch.compile; the next bench too, if the cache has a permanent folder.
         self._cache = os.environ.get("TORCHINDUCTOR_CACHE_DIR") or str(workspace.folder / "inductor")
 
     def overhead(self) -> None:

@@ -1,4 +1,4 @@
-"""JPEGs like those of ImageNet in size and weight, packed into a shard; each is listed many times."""
+"""JPEGs like those of ImageNet in dimensions and bytes, packed into a shard; each is listed many times."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def main() -> None:
 
 
 def one_image(pixels: Any, likeliest: Any, picture: bytes, device: Any) -> float:
-    """Seconds from its bytes to its classes."""
+    """Seconds from the bytes of an image to its classes."""
     views = boxes(pixels, [picture], 1)
 
     def alone() -> None:
@@ -69,7 +69,7 @@ def one_image(pixels: Any, likeliest: Any, picture: bytes, device: Any) -> float
 
 
 def meet(args: argparse.Namespace, count: int) -> None:
-    """Go on when all are here."""
+    """Continue when all processes are here."""
     if args.together == 1:
         return
     (args.meet / f"{count}-{os.getpid()}").touch()
@@ -78,7 +78,7 @@ def meet(args: argparse.Namespace, count: int) -> None:
 
 
 def whole_loop(pixels: Any, likeliest: Any, pictures: list[bytes], count: int, device: Any, images: int) -> float:
-    """Seconds for so many images, with all three at work; their bytes and sizes are known beforehand."""
+    """Seconds for `images` images with all three threads at work; their bytes and sizes are known beforehand."""
     decoding, cutting = (torch.cuda.Stream(device, priority=-1) for _ in range(2))
     tensors, views = [tensor(picture) for picture in pictures], boxes(pixels, pictures, len(pictures))
     starts = itertools.islice(itertools.cycle(range(0, len(pictures), count)), images // count)
@@ -105,7 +105,7 @@ def whole_loop(pixels: Any, likeliest: Any, pictures: list[bytes], count: int, d
 
 
 def ahead(items: Iterator[Any]) -> Iterator[Any]:
-    """The same, made in a thread."""
+    """The same items, made in a thread."""
     queue: Queue[Any] = Queue(3)
 
     def fill() -> None:
@@ -132,7 +132,7 @@ def done(call: Any, *given: Any) -> None:
 
 
 def timed(call: Any, *given: Any, times: int = 30) -> float:
-    """The median, in seconds."""
+    """The median time of a call, in seconds."""
     for _ in range(5):
         call(*given)
     taken = []

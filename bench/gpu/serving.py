@@ -1,6 +1,6 @@
-"""ResNet-50 behind `muster serve` and `muster score` on a GPU, against a bare loop that decodes and classifies at once.
+"""ResNet-50 in `muster serve` and `muster score` on a GPU, against a bare loop that decodes and classifies in parallel.
 
-`wrk` asks over kept connections, with JPEGs of about 110 kB: one in a request, or sixteen as a form.
+`wrk` sends requests over persistent connections, with JPEGs of about 110 kB: one in a request, or sixteen as a form.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PORT = 5001
 
 @dataclass(frozen=True)
 class Load:
-    """What wrk saw."""
+    """The measurements of wrk."""
 
     requests: int
     seconds: float
@@ -101,7 +101,7 @@ def form(pictures: Sequence[bytes]) -> bytes:
 
 
 def offline(workspace: Workspace, args: argparse.Namespace) -> list[Figure]:
-    """The loop in one process, and in several that share the GPU; the best of them is what the rest is held against."""
+    """The loop in one process, and in several that share the GPU; the best of them is the reference."""
     (found,) = loops(workspace, args, 1)
     alone = found.pop("alone_ms")
     rates = [found[name] for name in found if name.startswith("loop")]
@@ -135,7 +135,7 @@ def serve(workspace: Workspace, args: argparse.Namespace) -> list[Figure]:
         ask(pictures, "image/jpeg", 64, 3)
         loads = [ask(pictures, "image/jpeg", count, args.seconds) for count in connections]
         single = max(loads, key=lambda load: load.rate)
-        # Many connections that pause: requests come as if nobody waited for answers.
+        # Many connections that pause, so that requests come independently of the answers.
         pause_ms = 1000 * 512 / (0.7 * single.rate)
         calm = ask(pictures, "image/jpeg", 512, args.seconds, pause_ms - single.p50_ms / 2)
         several = max(
@@ -166,7 +166,7 @@ def served(workspace: Workspace, args: argparse.Namespace) -> Iterator[None]:
             run(workspace, ["logs", "@latest"])
             sys.exit("nothing answers")
         time.sleep(0.5)
-    time.sleep(10)  # the other replicas load as long as the first one did
+    time.sleep(10)  # for the other replicas, which take as long to load as the first one
     try:
         yield
     finally:
@@ -193,7 +193,7 @@ def ask(files: Sequence[Path], kind: str, connections: int, seconds: int, pause_
 
 
 def score(workspace: Workspace, args: argparse.Namespace) -> list[Figure]:
-    """Over few and over many pictures: the difference is without what loading the model takes."""
+    """Score few and many pictures: the difference excludes the time to load the model."""
     few, many = args.images // 2, 4 * args.images
     (few_whole_s, few_s), (many_whole_s, many_s) = (scored(workspace, args, count) for count in (few, many))
     return [
@@ -204,7 +204,7 @@ def score(workspace: Workspace, args: argparse.Namespace) -> list[Figure]:
 
 
 def scored(workspace: Workspace, args: argparse.Namespace, count: int) -> tuple[float, float]:
-    """Seconds for so many pictures, which are the same ones under other names: of the command, and of the ranks."""
+    """Seconds for `count` pictures (the same ones under other names): of the command, and of the ranks."""
     folder = workspace.folder / f"pictures-{count}"
     folder.mkdir()
     pictures = sorted((workspace.folder / "pictures").iterdir())
@@ -229,7 +229,7 @@ def run(workspace: Workspace, command: list[str]) -> None:
 
 
 def compared(figures: list[Figure]) -> list[Figure]:
-    """With what each is against the bare loop, where that was measured."""
+    """The figures with their ratios to the bare loop, if it was measured."""
     values = {figure.name: figure.value for figure in figures}
     bare, further = values.get("bare loop"), list(figures)
     if bare is None:

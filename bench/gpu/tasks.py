@@ -60,7 +60,7 @@ def main() -> None:
 def options(task: str, args: argparse.Namespace) -> list[str]:
     sizes = TINY if args.tiny else SIZES[task] + " --compile"
     steps = str(8 if args.tiny else args.steps)
-    # Epochs are short here: evaluated once, at the end.
+    # Epochs are short here, so evaluate once, at the end.
     return [*sizes.split(), "--steps", steps, "--eval-every", steps]
 
 

@@ -2,9 +2,9 @@
 
     python -m bench.input [--quick]
 
-Makes an environment with the others, and one for MosaicML Streaming alone, in build/input the first time. Every round
-takes each library once, so that what else the machine does hits all of them; figures are medians over rounds, of ratios
-too.
+The first time, makes an environment with the other libraries, and one for MosaicML Streaming alone, in build/input.
+Every round measures each library once, so that other load on the machine affects all of them; figures are medians over
+rounds, also of ratios.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Epochs through one library, in the environment that has it: `python readers.py WAY FOLDER WORKERS`.
 
-For each line `raw` or `decoded` on its input it goes through one epoch and prints images per second, from the first
-batch to the last. Every library reads what its own writer wrote, shuffled, through PyTorch's DataLoader (or its own
+For each line `raw` or `decoded` on standard input it reads one epoch and prints images per second, from the first
+batch to the last. Every library reads data from its own writer, shuffled, through PyTorch's DataLoader (or its own
 subclass) with the same batch size and the same decoding.
 """
 

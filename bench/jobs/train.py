@@ -56,13 +56,13 @@ def main() -> None:
         loss = cross_entropy(model(images), labels)
         loss.backward()
         optimizer.step()
-        # One write for a line: a launcher mixes what its children print.
+        # One write per line, since a launcher mixes the output of its children.
         print(f"step {step} rank {rank} loss {loss.item().hex()} at {time.time():.6f}", flush=True)
-        # What is resumed from is a step that every rank has reported.
+        # A checkpoint must be of a step that every rank has reported.
         dist.barrier()
         if rank == 0:
             save(Path(options.checkpoints), step + 1, net, optimizer)
-        # The others must not be a step ahead of what can be resumed.
+        # The others must not be a step ahead of the last checkpoint.
         dist.barrier()
         time.sleep(options.pause_s)
     dist.destroy_process_group()
