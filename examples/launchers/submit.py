@@ -1,4 +1,4 @@
-"""Every example of this folder through the Python SDK: `python submit.py pytorch/torchrun`."""
+"""Submits any example of this folder with the Python SDK: `python submit.py pytorch/torchrun`."""
 
 import argparse
 import shlex
@@ -26,9 +26,9 @@ TRAINER = shlex.split("--max_steps 40 --logging_steps 5 --learning_rate 3e-3")
 
 
 def config(name: str) -> ScriptRunConfig:
-    """What the job file of the same name says."""
+    """The configuration that corresponds to the job file of the same name."""
     if name == "pytorch/job":
-        # The v1 way to tell the local rank; a script that reads LOCAL_RANK needs no argument.
+        # The v1 way to pass the local rank; a script that reads LOCAL_RANK needs no argument.
         return per_process("pytorch", ["--local_rank", "$LOCAL_RANK"])
     if name == "pytorch/torchrun":
         return per_node("pytorch", [*TORCHRUN, "train.py"])

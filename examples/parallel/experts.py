@@ -1,8 +1,8 @@
 """Expert parallel: after each block a router sends every token to one of several experts, which lie on different ranks.
 
-Each rank has a part of the batch and of the experts. Tokens travel to the rank of their expert, and what it says about
-them travels back: two exchanges of all with all (all-to-all) forward, and two backward. All other weights are the same
-on every rank, as in data parallel.
+Each rank has a part of the batch and of the experts. Tokens are sent to the rank of their expert, and its output is
+sent back: two all-to-all exchanges forward, and two backward. All other weights are the same on every rank, as in data
+parallel training.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from muster.training import World, join
 
 
 class Experts(nn.Module):
-    """Two layers for each token, from those that the router chooses for it."""
+    """Applies to each token the two layers of the expert that the router chooses."""
 
     def __init__(self, width: int, count: int) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Experts(nn.Module):
         self.register_buffer("asked", torch.zeros(count), persistent=False)
 
     def keep(self, world: World) -> None:
-        """Let go of the experts that other ranks have."""
+        """Keep only this rank's experts."""
         self.ranks, self.group = world.size, world.group
         if self.count % self.ranks:
             raise SystemExit(
@@ -50,12 +50,12 @@ class Experts(nn.Module):
     def forward(self, seen: Tensor) -> Tensor:
         tokens = self.norm(seen).flatten(0, 1)
         chance, chosen = self.router(tokens).softmax(-1).max(-1)
-        # Those of one expert side by side, and so those of one rank.
+        # Sorted by expert, and so by rank.
         order = chosen.argsort(stable=True)
         counts = chosen.bincount(minlength=self.count)
         self.asked += counts
         said = (self.ask if self.ranks == 1 else self.ask_ranks)(tokens[order], counts)
-        # Times its chance, which is how the router learns.
+        # Weighted by the router's probability, through which the router learns.
         return seen + (chance[:, None] * said[order.argsort()]).view_as(seen)
 
     def ask(self, tokens: Tensor, counts: Tensor) -> Tensor:
@@ -63,12 +63,12 @@ class Experts(nn.Module):
         return torch.cat([expert(part) for expert, part in zip(self.experts.values(), parts, strict=True)])
 
     def ask_ranks(self, tokens: Tensor, counts: Tensor) -> Tensor:
-        """Tokens go to the ranks of their experts, and come back in the same order."""
+        """Send tokens to the ranks of their experts; the results come back in the same order."""
         coming = torch.empty_like(counts)
         dist.all_to_all_single(coming, counts, group=self.group)
         sent, received = (of_experts.view(self.ranks, -1).sum(1).tolist() for of_experts in (counts, coming))
         arrived = Exchange.apply(tokens, sent, received, self.group)
-        # By rank and expert, as they came; by expert and rank, to ask each expert once.
+        # They arrive by rank and expert; regroup by expert and rank, to call each expert once.
         pieces = arrived.split(coming.tolist())
         own = len(self.experts)
         said = [
@@ -80,7 +80,7 @@ class Experts(nn.Module):
 
 
 class Exchange(torch.autograd.Function):
-    """So many rows to each rank for so many from each; gradients go back the way that the rows came."""
+    """Exchanges rows with all ranks; gradients go back to the ranks that the rows came from."""
 
     @staticmethod
     def forward(
@@ -98,7 +98,7 @@ class Exchange(torch.autograd.Function):
 
 
 def mixture(args: argparse.Namespace) -> nn.Sequential:
-    """The Transformer of the other ways, with experts behind each of its blocks."""
+    """The Transformer of the other examples, with experts after each of its blocks."""
     layers = list(transformer(args.width, args.blocks))
     experts = {layer: Experts(args.width, args.experts) for layer in layers if isinstance(layer, Block)}
     return nn.Sequential(*(part for layer in layers for part in (layer, experts.get(layer)) if part is not None))
@@ -138,7 +138,7 @@ def train(args: argparse.Namespace, world: World, timeline: Timeline) -> Result:
 
 
 def share_gradients(shared: list[nn.Parameter], own: Iterable[nn.Parameter], world: World) -> None:
-    """The mean over the ranks: to an expert the tokens of all of them have come already."""
+    """Average gradients over the ranks; an expert's gradient already includes the tokens of all ranks."""
     whole = torch.cat([parameter.grad.flatten() for parameter in shared])
     if world.size > 1:
         dist.all_reduce(whole, group=world.group)

@@ -1,7 +1,7 @@
-"""A made-up language to learn, with a known best, and the two small models that learn it.
+"""A synthetic language with a known optimum, and the two small models that learn it.
 
 Each token depends on the two before it: one of four can follow, the first of them seven times in ten. No model can have
-a smaller loss than the entropy of that choice (0.86) or guess right more often than 0.70, so it shows how good it is.
+a smaller loss than the entropy of that choice (0.86) or an accuracy above 0.70, so these show how good a model is.
 """
 
 import itertools
@@ -19,7 +19,7 @@ LENGTH = 16
 
 
 def texts(count: int, seed: int, length: int = LENGTH) -> Tensor:
-    """Texts of one token more than `length`, the same ones for a seed."""
+    """Texts with one token more than `length`, the same for the same seed."""
     grammar = torch.rand(TOKENS, TOKENS, TOKENS, generator=torch.Generator().manual_seed(0)).argsort(-1)[..., :4]
     source = torch.Generator().manual_seed(seed)
     found = [*torch.randint(TOKENS, (2, count), generator=source)]
@@ -30,12 +30,12 @@ def texts(count: int, seed: int, length: int = LENGTH) -> Tensor:
 
 
 def loss_of(said: Tensor, wanted: Tensor) -> Tensor:
-    """The first token of a text has nothing that it could follow from."""
+    """The loss without the first token of a text, which nothing predicts."""
     return cross_entropy(said[:, 1:].flatten(0, 1), wanted[:, 1:].flatten())
 
 
 class Block(nn.Module):
-    """Attention to what came before, then two layers for each token."""
+    """Attention to earlier tokens, then two layers for each token."""
 
     def __init__(self, width: int, head: int = 8) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
 """Two ways at once, on a mesh of ranks: --ways data,tensor or pipeline,tensor or pipeline,data.
 
 Rows of the mesh have --inner ranks, which divide the work in the second way; the rows divide it in the first. The inner
-way talks most, so it belongs inside a node; the outer one crosses nodes.
+way communicates most, so it belongs inside a node; the outer one crosses nodes.
 """
 
 import argparse
@@ -28,7 +28,7 @@ def train(args: argparse.Namespace, world: World, timeline: Timeline) -> Result:
         raise SystemExit(f"{world.size} ranks cannot be laid out in rows of {args.inner}")
     outer, inner = args.ways.split(",")
     shape = (world.size // args.inner, args.inner)
-    # Weights that are divided twice are gathered in two steps, once, at the end.
+    # Weights that are split twice are gathered in two steps, only once, at the end.
     logging.getLogger("torch.distributed.tensor._redistribute").setLevel(logging.ERROR)
     mesh = init_device_mesh(world.device.type, shape, mesh_dim_names=(outer, inner))
     if outer == "pipeline":
@@ -37,7 +37,7 @@ def train(args: argparse.Namespace, world: World, timeline: Timeline) -> Result:
 
 
 def data_and_tensor(args: argparse.Namespace, world: World, timeline: Timeline, mesh: DeviceMesh) -> Result:
-    """Each row divides the matrices; the columns divide the batch and what the rows left of the weights."""
+    """The ranks of a row split the matrices; those of a column split the batch and their part of the weights."""
     model = model_of(args).to(world.device)
     tensor.split(model, mesh["tensor"])
     sharded.split(model, mesh["data"])

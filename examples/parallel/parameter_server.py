@@ -1,4 +1,4 @@
-"""Asynchronous updates: rank 0 keeps the weights, the others push gradients to it when they have one and go on.
+"""Asynchronous updates: rank 0 keeps the weights; the others push each gradient to it and continue.
 
 No worker waits for the others, unless it is more than --staleness steps ahead of the slowest. With a bound of 0 all
 wait for all in every step, and the result is that of one process. --hiccups makes workers pause now and then, as busy
@@ -22,12 +22,12 @@ SERVER = 0
 
 
 def serve(args: argparse.Namespace, workers: int) -> tuple[Tensor, dict[str, float]]:
-    """Take each gradient as it comes, and answer with the weights as they are then."""
+    """Apply each gradient as it arrives, and answer with the current weights."""
     weights = parameters_to_vector(model_of(args, PAIRS).parameters()).detach()
     clocks = dict.fromkeys(range(1, workers + 1), 0)
-    """Steps that each worker has pushed."""
+    """How many steps each worker has pushed."""
     seen = dict.fromkeys(clocks, 0)
-    """How many updates the weights had that each worker computes with."""
+    """How many updates the weights of each worker include."""
     held: set[int] = set()
     lags: list[int] = []
     gradient, updates = torch.empty_like(weights), 0
@@ -52,7 +52,7 @@ def may_go_on(held: set[int], clocks: dict[int, int], staleness: int) -> set[int
 
 
 def work(args: argparse.Namespace, world: World, timeline: Timeline) -> tuple[list[float], float]:
-    """Push gradients of this worker's part of every batch; returns the losses and the share of time it waited."""
+    """Push gradients of this worker's part of every batch; returns the losses and the share of time spent waiting."""
     model = model_of(args, PAIRS)
     rank, workers = world.rank - 1, world.size - 1
     dice, clock, losses = random.Random(world.rank), Clock(), []

@@ -24,7 +24,7 @@ Task = tuple[str, int, int]
 
 
 def even(spans: list[Span]) -> list[Span]:
-    """The same order on every rank, with even times: each starts when the rank is free and what it needs is there."""
+    """The same order on every rank, with even times: a span starts when its rank is free and its inputs are ready."""
     queues: dict[int, list[Span]] = defaultdict(list)
     for span in sorted(spans, key=lambda span: span.begin):
         if span.microbatch is not None:
@@ -32,7 +32,7 @@ def even(spans: list[Span]) -> list[Span]:
     if not queues:
         raise SystemExit("--even is for pipelines: the recording has no micro-batches")
     stages = 1 + max(span.stage for queue in queues.values() for span in queue)
-    # Of several stages on a rank each is a part of its layers; several ranks of a stage take as long as one.
+    # With several stages on a rank, each is a part of its layers; several ranks of one stage take as long as one.
     unit = min(1.0, len(queues) / stages)
     done: dict[Task, float] = {}
     free = dict.fromkeys(queues, 0.0)
@@ -55,7 +55,7 @@ def name_of(span: Span) -> Task:
 
 
 def needs(span: Span, stages: int) -> list[Task]:
-    """What must be done before, on another rank or on this one."""
+    """The tasks that must be done before, on another rank or on this one."""
     number = span.microbatch or 0
     if span.kind == "forward":
         return [("forward", span.stage - 1, number)] if span.stage else []
@@ -64,7 +64,7 @@ def needs(span: Span, stages: int) -> list[Task]:
 
 
 def idle_share(spans: list[Span]) -> float:
-    """The part of the time, from the first to the last, in which ranks have nothing to do."""
+    """The share of the time, from the first span to the last, in which ranks are idle."""
     ranks = {span.rank for span in spans}
     begin, end = min(span.begin for span in spans), max(span.end for span in spans)
     busy = sum(span.end - span.begin for span in spans if span.kind in ("forward", "backward", "update"))
@@ -72,7 +72,7 @@ def idle_share(spans: list[Span]) -> float:
 
 
 def most_kept(spans: list[Span]) -> int:
-    """The most activations, in whole ranks' worth, that any rank keeps: forward done, backward not yet."""
+    """The most activations that any rank keeps, in micro-batches through all of its layers: backward not yet done."""
     most = 0.0
     for rank in {span.rank for span in spans}:
         own = sorted((span for span in spans if span.rank == rank), key=lambda span: span.begin)
@@ -94,7 +94,7 @@ def draw(spans: list[Span], title: str, path: Path, *, in_seconds: bool) -> None
     with matplotlib.rc_context({"font.size": 9, "svg.hashsalt": "muster", "svg.fonttype": "none"}):
         figure = Figure(figsize=(8, 0.9 + 0.42 * ranks), layout="constrained")
         axes = figure.subplots()
-        # Exchanges happen inside of forward and backward: drawn over them, and lower.
+        # Exchanges happen inside forward and backward, so draw them on top, with less height.
         for span in sorted(spans, key=lambda span: list(COLOURS).index(span.kind)):
             height = 0.35 if span.kind == "exchange" else 0.8
             second = span.stage >= ranks

@@ -23,7 +23,7 @@ PER_RANK = {"gpipe": 1, "1f1b": 1, "interleaved": 2}
 
 
 def stage_of(model: nn.Sequential, index: int, stages: int) -> nn.Sequential:
-    """An equal part of the blocks; the first has the embedding too, the last the head. Layers keep their names."""
+    """An equal part of the blocks; the first also has the embedding, the last the head. Layers keep their names."""
     blocks = len(model) - 2
     if blocks % stages:
         raise SystemExit(f"{blocks} blocks cannot be divided into {stages} equal stages; --blocks is a multiple of it")
@@ -33,7 +33,7 @@ def stage_of(model: nn.Sequential, index: int, stages: int) -> nn.Sequential:
 
 
 class Stage(PipelineStage):
-    """Notes which micro-batch it works on, for the picture."""
+    """Records which micro-batch it works on, for the picture."""
 
     def forward_one_chunk(self, microbatch: int, *args: Any, **options: Any) -> Any:
         with doing(f"forward {self.stage_index} {microbatch}"):
@@ -73,7 +73,7 @@ def train(args: argparse.Namespace, world: World, timeline: Timeline) -> Result:
 
 
 def one_step(schedule: Any, text: Tensor, is_first: bool, is_last: bool) -> list[float]:
-    """The first stage gets the texts, the last one what follows; where a rank has both, it gets both."""
+    """The first stage gets the texts, the last one the targets; a rank with both stages gets both."""
     losses: list[Tensor] = []
     given = (text[:, :-1],) if is_first else ()
     wanted = {"target": text[:, 1:], "losses": losses} if is_last else {}

@@ -1,4 +1,4 @@
-"""One process that trains alone: what every way to divide the work is held against."""
+"""Training in a single process: the reference for every way to divide the work."""
 
 import argparse
 import json
@@ -20,7 +20,7 @@ from muster.training import World
 
 @dataclass(frozen=True)
 class Task:
-    """What is learned: a model, the inputs and targets of a step, and how wrong an answer is."""
+    """A task to learn: a model, the inputs and targets of a step, and the loss."""
 
     model: Callable[[argparse.Namespace], nn.Sequential]
     batch: Callable[[int, int], tuple[Tensor, Tensor]]
@@ -29,13 +29,13 @@ class Task:
 
 @dataclass
 class Result:
-    """What a training leaves: its losses, and the whole weights."""
+    """The result of a training: its losses, and the full weights."""
 
     losses: list[float]
     weights: dict[str, Tensor]
     figures: dict[str, float] = field(default_factory=dict)
     is_exact: bool = True
-    """Whether one process would have come to the same weights."""
+    """Whether a single process would have the same weights."""
 
 
 def text_batch(count: int, seed: int) -> tuple[Tensor, Tensor]:
@@ -50,7 +50,7 @@ PAIRS = Task(lambda args: layers(args.width, args.blocks), pairs, cross_entropy)
 def parser(
     about: str, *, steps: int = 240, batch_size: int = 32, width: int = 32, lr: float = 0.005, optimizer: str = "adamw"
 ) -> argparse.ArgumentParser:
-    """The arguments that the ways share."""
+    """The arguments that all ways share."""
     found = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     found.add_argument("--steps", type=int, default=steps)
     found.add_argument("--batch-size", type=int, default=batch_size, help="samples of a step, of all ranks together")
@@ -65,12 +65,12 @@ def parser(
 
 
 def model_of(args: argparse.Namespace, task: Task = TEXTS) -> nn.Sequential:
-    """In double precision where results are compared: then only the order of additions makes a difference."""
+    """The model, in double precision if results are compared: then they differ only by the order of additions."""
     return task.model(args).to(torch.float64 if args.check else torch.float32)
 
 
 def batch_of(args: argparse.Namespace, task: Task, step: int) -> tuple[Tensor, Tensor]:
-    """The whole batch of a step; a way takes from it what is this rank's."""
+    """The whole batch of a step, of which each rank takes its part."""
     inputs, targets = task.batch(args.batch_size, step + 1)
     return inputs.double() if args.check and inputs.is_floating_point() else inputs, targets
 
@@ -78,7 +78,7 @@ def batch_of(args: argparse.Namespace, task: Task, step: int) -> tuple[Tensor, T
 def optimizer_of(args: argparse.Namespace, model: nn.Module) -> torch.optim.Optimizer:
     if args.optimizer == "sgd":
         return torch.optim.SGD(model.parameters(), lr=args.lr, foreach=False)
-    # One tensor at a time: the fast way refuses to mix tensors that are split with tensors that are not.
+    # One tensor at a time: `foreach` refuses to mix tensors that are split with tensors that are not.
     return torch.optim.AdamW(model.parameters(), lr=args.lr, foreach=False)
 
 
@@ -98,13 +98,13 @@ def alone(args: argparse.Namespace, task: Task = TEXTS) -> Result:
 
 
 def whole(model: nn.Module) -> dict[str, Tensor]:
-    """The weights, gathered where they are divided; every rank calls this."""
+    """The full weights, gathered if they are split; every rank must call this."""
     named = {name: value.detach() for name, value in model.state_dict().items()}
     return {name: value.full_tensor() if isinstance(value, DTensor) else value for name, value in named.items()}
 
 
 def difference(one: Result, other: Result) -> float:
-    """The largest of any loss or weight."""
+    """The largest difference of any loss or weight."""
     if one.weights.keys() != other.weights.keys() or len(one.losses) != len(other.losses):
         return float("inf")
     weights = [float((one.weights[name] - other.weights[name]).abs().max()) for name in one.weights]
@@ -124,7 +124,7 @@ def accuracy(args: argparse.Namespace, weights: dict[str, Tensor]) -> float:
 def finish(
     args: argparse.Namespace, world: World, result: Result, timeline: Timeline, began: float, task: Task = TEXTS
 ) -> None:
-    """Say how good it is, and what it is held against."""
+    """Report how good the result is, and compare it with the reference."""
     figures = {"loss": late(result), "best_loss": BEST_LOSS, "seconds": time.monotonic() - began, **result.figures}
     if world.rank == 0:
         if task is PAIRS:
@@ -136,7 +136,7 @@ def finish(
             )
         run = Run.get_context()
         for step in sorted({*range(10, len(result.losses), 10), len(result.losses)}):
-            # As it is printed: the mean of twenty steps.
+            # The mean of twenty steps, as it is printed.
             run.log("loss", late(result, step), step=step)
         print("  ".join(f"{name} {value:.4g}" for name, value in figures.items()), flush=True)
         args.out.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
 """Fully sharded data parallel (FSDP2): each rank has a part of the batch and of every weight, gradient and state.
 
-A block is gathered just before it is used and let go after it; its gradients are summed and divided again at once.
+A block is gathered just before it is used and freed after it; its gradients are summed and split again at once.
 """
 
 import argparse
@@ -19,8 +19,8 @@ from muster.training import World, join
 
 
 def split(model: nn.Module, mesh: DeviceMesh) -> None:
-    """Divide every layer of the chain, each gathered by itself, over the ranks of a mesh."""
-    # Nothing here changes in place what a layer returns.
+    """Shard every layer of the chain over the ranks of a mesh; each is gathered by itself."""
+    # Nothing here changes a layer's output in place.
     warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
     for layer in model.children():
         fully_shard(layer, mesh=mesh)

@@ -22,7 +22,7 @@ from muster.training import World, join
 
 
 class Guess(nn.Module):
-    """Guesses the gradient of what layers put out; at first, that there is none."""
+    """Guesses the gradient of the layers' output; its first guess is zero."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -35,19 +35,19 @@ class Guess(nn.Module):
 
 
 class Neighbours:
-    """Passes on what layers put out, and back what their gradient was; counts the time spent waiting."""
+    """Sends outputs forward and their gradients back; counts the time spent waiting."""
 
     def __init__(self, args: argparse.Namespace, world: World, dtype: torch.dtype) -> None:
         self._rank, self._shape, self._dtype = world.rank, (args.batch_size + 1, args.width), dtype
-        # One zero for all, from a clock that the processes of a machine share.
+        # A common zero, from a clock that the processes of a machine share.
         self._delay_s, self._began = args.delay_s, world.gather(time.monotonic())[0]
         self._sent: deque[tuple[dist.Work, Tensor]] = deque()
         self.clock = Clock()
 
     def send(self, what: Tensor, to: int) -> None:
-        """Return at once. A last row carries the time, for networks that are slower than this machine's memory."""
+        """Send without waiting. A last row has the time, to simulate a network slower than this machine's memory."""
         message = torch.cat([what, torch.full_like(what[:1], time.monotonic() - self._began)])
-        # It must stay in memory until it has left.
+        # The message must stay in memory until it is sent.
         self._sent.append((dist.isend(message, to), message))
         while len(self._sent) > 64:
             self._sent.popleft()[0].wait()
@@ -93,7 +93,7 @@ class Rank:
         self.neighbours = Neighbours(args, world, dtype)
 
     def step(self, inputs: Tensor, labels: Tensor) -> float | None:
-        """One batch through these layers; the loss, on the last rank."""
+        """Pass one batch through these layers; returns the loss on the last rank."""
         given = inputs if self.is_first else self.neighbours.activations().requires_grad_()
         loss = None
         with doing("forward"):
@@ -123,7 +123,7 @@ class Rank:
     def _guessed(self, put_out: Tensor, labels: Tensor) -> Tensor:
         self._untaught.append((put_out, labels))
         with torch.no_grad():
-            # Of one sample: that of the mean over the batch would be too small to learn well.
+            # The guess is for one sample: the gradient of a mean over the batch would be too small to learn well.
             return self._guess(put_out, labels) / len(labels)
 
     def _learn(self) -> None:

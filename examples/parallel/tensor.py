@@ -1,7 +1,7 @@
 """Tensor parallel: every rank has some columns or rows of each matrix, and all work on the same batch.
 
 A block needs the other ranks twice forward (after attention, after the two layers) and twice backward. With --sequence
-the normalisation between is divided too, along the text, so that no rank keeps the activations of all tokens there.
+the normalisation in between is also split, along the text, so that no rank keeps the activations of all tokens there.
 """
 
 import argparse
@@ -41,7 +41,7 @@ def split(model: nn.Module, mesh: DeviceMesh, sequence: bool = False) -> None:
 
 
 def plan() -> dict[str, ParallelStyle]:
-    """Columns, then rows: what is between them stays divided, and one sum makes it whole again."""
+    """Columns, then rows: activations in between stay split, and one sum makes the result whole again."""
     columns = ("query", "key", "value", "up")
     return {name: ColwiseParallel() for name in columns} | {"out": RowwiseParallel(), "down": RowwiseParallel()}
 

@@ -13,7 +13,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 from muster.training import World
 
-# What things are called: ours, with stage and micro-batch in a pipeline, and the names that the profiler has.
+# Names of events: our own, with stage and micro-batch in a pipeline, and those of the profiler.
 KINDS = {
     "forward": re.compile(r"forward(?: (\d+) (\d+))?"),
     "backward": re.compile(r"backward(?: (\d+) (\d+))?"),
@@ -31,19 +31,19 @@ class Span:
     rank: int
     kind: str
     stage: int
-    """Of a pipeline; elsewhere the rank."""
+    """The stage of a pipeline; elsewhere the rank."""
     microbatch: int | None
     begin: float
     end: float
 
 
 _recordings: list[list[tuple[str, float, float]]] = []
-"""What this rank does is noted in each of them, by the names of KINDS."""
+"""Active recordings: this rank's work is added to each of them, under the names of KINDS."""
 
 
 @contextmanager
 def doing(name: str) -> Iterator[None]:
-    """Note how long something takes."""
+    """Record how long something takes."""
     began = time.perf_counter()
     yield
     for noted in _recordings:
@@ -51,7 +51,7 @@ def doing(name: str) -> Iterator[None]:
 
 
 class Timeline:
-    """Records a few steps on every rank, when it was asked to."""
+    """Records a few steps on every rank, if requested."""
 
     def __init__(self, world: World, wanted: bool) -> None:
         self._world, self._wanted = world, wanted
@@ -59,7 +59,7 @@ class Timeline:
 
     @contextmanager
     def recording(self, now: bool = True, *, collectives: bool = False) -> Iterator[None]:
-        """Every rank enters it at the same step. Collectives that PyTorch starts by itself its profiler knows."""
+        """Record from the same step on every rank. `collectives` also records those that PyTorch starts by itself."""
         if not (self._wanted and now):
             yield
             return
@@ -82,7 +82,7 @@ class Timeline:
         self._spans += [span for span in spans if span is not None]
 
     def write(self, folder: Path) -> None:
-        """All ranks' spans to `timeline.json`; every rank calls this."""
+        """Write all ranks' spans to `timeline.json`; every rank must call this."""
         if not self._wanted:
             return
         spans = [span for of_rank in self._world.gather(self._spans) for span in of_rank]
@@ -91,7 +91,7 @@ class Timeline:
 
 
 class Clock:
-    """Adds up what a rank waited."""
+    """Adds up the time that a rank waited."""
 
     def __init__(self) -> None:
         self.waited_s = 0.0
@@ -105,7 +105,7 @@ class Clock:
 
 
 def span_of(name: str, rank: int, begin: float, end: float) -> Span | None:
-    """What an event of the profiler is; None for what is no part of a schedule."""
+    """The span of an event of the profiler; None for events outside of the schedule."""
     for kind, pattern in KINDS.items():
         if found := pattern.fullmatch(name):
             stage, microbatch = [int(number) for number in found.groups() if number] or (rank, None)

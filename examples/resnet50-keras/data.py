@@ -17,7 +17,7 @@ from muster.training.data import Shuffle, Source, Stream, indexed_source, numpy_
 
 
 def sources(args: argparse.Namespace) -> tuple[Source, Source | None, int]:
-    """What to train on, what to validate on, if anything, and the number of classes."""
+    """The data to train on, the data to validate on, if any, and the number of classes."""
     if args.data is None:
         classes = args.classes or 10
         held_back = synthetic(args.synthetic_val, classes, args.image_size, 2) if args.synthetic_val else None
@@ -34,7 +34,7 @@ def sources(args: argparse.Namespace) -> tuple[Source, Source | None, int]:
 
 
 def class_count(folder: Path, training: Source) -> int:
-    """As the shards' index has it, or the list that was written when the data was prepared."""
+    """The number of classes, from the shards' index or from the list written when the data was prepared."""
     listed = folder / "classes.txt"
     if training.classes:
         return len(training.classes)
@@ -44,7 +44,7 @@ def class_count(folder: Path, training: Source) -> int:
 
 
 def stream_of(source: Source, args: argparse.Namespace, rank: int, size: int, training: bool) -> Stream:
-    """This rank's part."""
+    """This rank's part of the data."""
     shuffle = Shuffle(args.seed) if training else None
     try:
         return Stream(source, args.batch_size, rank=rank, world_size=size, shuffle=shuffle, drop_last=training)
@@ -53,7 +53,7 @@ def stream_of(source: Source, args: argparse.Namespace, rank: int, size: int, tr
 
 
 def batches(stream: Stream, args: argparse.Namespace, classes: int, count: int, training: bool) -> Iterator[Any]:
-    """The next few batches of the stream's epoch: images in bytes, and labels as rows with a one."""
+    """The next few batches of the stream's epoch: images as bytes, and one-hot labels."""
     decode = partial(decoded, size=args.image_size, augment=training and args.augment)
     for images, labels in islice(numpy_batches(stream, decode), count):
         yield images, np.eye(classes, dtype=np.float32)[labels]
@@ -95,7 +95,7 @@ def central_view(width: int, height: int, part: float = 224 / 256) -> tuple[int,
 
 
 def synthetic(length: int, classes: int, size: int, seed: int) -> Source:
-    """Images that can be learned: each class has a pattern, and each of some hundred images its noise upon it."""
+    """Images that can be learned: each class has a pattern, and each of a few hundred images its own noise."""
     coarse = np.random.default_rng(0).normal(size=(classes, 8, 8, 3))
     patterns = coarse.repeat(-(-size // 8), 1).repeat(-(-size // 8), 2)[:, :size, :size]
     source = np.random.default_rng(seed)

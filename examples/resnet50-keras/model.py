@@ -6,13 +6,13 @@ MEAN, VARIANCE = (123.675, 116.28, 103.53), (3409.98, 3262.69, 3291.89)
 
 
 def resnet50(keras: Any, classes: int, width: int, size: int, weight_decay: float) -> Any:
-    """The published network is 64 channels wide at its beginning; a narrower one is for trying things out."""
+    """The published network is 64 channels wide at its beginning; a narrower one is for experiments."""
     layers, penalty = keras.layers, keras.regularizers.L2(weight_decay / 2)
 
     def convolution(x: Any, name: str, channels: int, kernel: int, stride: int = 1, scale: str = "ones") -> Any:
-        """With the normalisation after it."""
+        """A convolution with the normalisation after it."""
         if kernel > 1:
-            # On all sides alike, as PyTorch does; "same" would not with a stride of 2.
+            # Pad all sides equally, as PyTorch does; "same" would not with a stride of 2.
             x = layers.ZeroPadding2D(kernel // 2)(x)
         x = layers.Conv2D(
             channels,
@@ -38,7 +38,7 @@ def resnet50(keras: Any, classes: int, width: int, size: int, weight_decay: floa
     images = keras.Input((size, size, 3), dtype="uint8")
     x = layers.Normalization(mean=MEAN, variance=VARIANCE)(layers.Rescaling(1.0)(images))
     x = layers.ReLU()(convolution(x, "stem", width, 7, 2))
-    # Zeros are as good as nothing here: no value is below them.
+    # Padding with zeros has no effect here: no value is below zero.
     x = layers.MaxPooling2D(3, 2)(layers.ZeroPadding2D(1)(x))
     for stage, (factor, depth, stride) in enumerate(((1, 3, 1), (2, 4, 2), (4, 6, 2), (8, 3, 2))):
         for index in range(depth):

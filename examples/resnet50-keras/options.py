@@ -1,4 +1,4 @@
-"""The arguments: those of the PyTorch example, as far as they have a meaning here."""
+"""The arguments: those of the PyTorch example that apply here."""
 
 import argparse
 import os
@@ -55,7 +55,7 @@ def parser(description: str) -> argparse.ArgumentParser:
 
 
 def completed(args: argparse.Namespace, ranks: int, on_gpu: bool) -> argparse.Namespace:
-    """Fill in what depends on the ranks and the device; what does not fit ends the script."""
+    """Fill in what depends on the ranks and the device; a combination that does not fit ends the script."""
     args.image_size = args.image_size or (224 if on_gpu else 96)
     args.log_every = args.log_every or (50 if on_gpu else 1)
     args.amp = args.amp or ("bf16" if on_gpu else "off")

@@ -1,4 +1,4 @@
-"""Which Keras runs here, and how its ranks hear each other."""
+"""Which Keras to use, and how its ranks communicate."""
 
 import importlib
 import importlib.util
@@ -15,7 +15,7 @@ from muster.runtime.ranks import rank_info
 
 
 class Ranks:
-    """One rank alone, with Keras 3 on any backend; the others add what it takes to be several."""
+    """A single rank, with Keras 3 on any backend; subclasses add communication."""
 
     rank, size = 0, 1
 
@@ -28,15 +28,15 @@ class Ranks:
         return f"{self.keras.__name__} {self.keras.__version__} on {backend}, {type(self).__name__.lower()}"
 
     def scope(self) -> AbstractContextManager[Any]:
-        """Where the model is made."""
+        """The scope in which to create the model."""
         return nullcontext()
 
     def optimizer(self, optimizer: Any) -> Any:
-        """One that applies the mean of all ranks' gradients."""
+        """The optimizer, made to apply the mean of all ranks' gradients."""
         return optimizer
 
     def data(self, batches: Any) -> Any:
-        """Batches of NumPy arrays as `fit` takes them."""
+        """Batches of NumPy arrays in the form that `fit` takes."""
         return batches
 
     def sum(self, values: Any) -> Any:
@@ -47,7 +47,7 @@ class Ranks:
         return bool(self.sum(np.array([float(flag)]))[0] > 0)
 
     def gather(self, value: Any) -> list[Any]:
-        """What every rank has, in their order: each adds its own row to a table of zeros."""
+        """The values of all ranks, in rank order: each adds its own row to a table of zeros."""
         own = np.frombuffer(pickle.dumps(value), np.uint8)
         lengths = np.zeros(self.size)
         lengths[self.rank] = len(own)
@@ -58,7 +58,7 @@ class Ranks:
         return [pickle.loads(row[:length].tobytes()) for row, length in zip(rows, lengths, strict=True)]
 
     def level(self, model: Any) -> None:
-        """Give every rank the mean of the running statistics, which each has of its own batches."""
+        """Give every rank the mean of all ranks' running statistics."""
         if self.size > 1:
             for variable in model.non_trainable_variables:
                 variable.assign(self.sum(variable.numpy()) / self.size)
@@ -77,7 +77,7 @@ class Mirrored(Ranks):
         self.size = len(json.loads(os.environ["TF_CONFIG"])["cluster"]["worker"])
 
         def total(values: Any) -> Any:
-            # The copy is there so that the values lie on this worker's device.
+            # Copied, so that the values are on this worker's device.
             return tf.distribute.get_replica_context().all_reduce("sum", tf.identity(values))
 
         self._sum = tf.function(lambda values: self._strategy.run(total, (values,)))
@@ -100,11 +100,11 @@ class Mirrored(Ranks):
         return self._sum(self._tf.constant(values)).numpy()
 
     def level(self, model: Any) -> None:
-        """They are equal already: the strategy takes the mean."""
+        """Nothing to do: the strategy keeps them equal."""
 
 
 class Horovod(Ranks):
-    """Ranks of mpirun. Horovod itself knows Keras 2 alone, which is tf_keras; Muster's layer takes Keras 3."""
+    """Ranks of mpirun. Horovod itself supports only Keras 2, which is tf_keras; Muster's layer supports Keras 3."""
 
     def __init__(self) -> None:
         found = importlib.util.find_spec("horovod")
@@ -165,7 +165,7 @@ class Torch(Ranks):
         return self._world.sum(self._torch.as_tensor(np.array(values))).numpy()
 
     def _mean(self, gradients: list[Any]) -> list[Any]:
-        """All of them in one exchange."""
+        """The means of all gradients, in one exchange."""
         together = self._torch.cat([gradient.flatten() for gradient in gradients])
         self._torch.distributed.all_reduce(together, group=self._world.group)
         parts = (together / self.size).split([gradient.numel() for gradient in gradients])
@@ -173,7 +173,7 @@ class Torch(Ranks):
 
 
 def join() -> Ranks:
-    """By what started this process."""
+    """Choose by what started this process."""
     workers = json.loads(os.environ.get("TF_CONFIG", "{}")).get("cluster", {}).get("worker", [])
     if len(workers) > 1:
         return Mirrored()

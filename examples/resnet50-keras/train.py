@@ -26,12 +26,12 @@ def main() -> None:
 
 
 class Training:
-    """A model on its way through the data; `fit` has the loop over the steps, this the one over the epochs."""
+    """The training of a model; `fit` has the loop over the steps, this class the one over the epochs."""
 
     def __init__(self, args: argparse.Namespace, ranks: who.Ranks, device: str) -> None:
         self._args, self._ranks = args, ranks
         self._source, self._held_back, self._classes = sources(args)
-        # `fit` reads ahead, so one stream is read, and another one follows the steps.
+        # `fit` reads ahead, so one stream is read, and another follows the steps.
         self.stream = self._stream(self._source)
         self.progress: dict[str, Any] = {"step": 0, "top1": None, "validated": None}
         self.throughput = Throughput(warmup_steps=args.warmup_steps)
@@ -47,7 +47,7 @@ class Training:
             self._checkpointer = ArrayCheckpointer(args.checkpoints, rank=ranks.rank, resume_from=args.resume_from)
             self._resume()
         if self._checkpointer is not None and "MUSTER_STOP_FILE" in os.environ:
-            # A run that is stopped has time to save: `should_stop` tells all ranks, and the signal must not end them.
+            # A run that is stopped has time to save: ranks check `should_stop`, and the signal must not end them.
             signal.signal(signal.SIGTERM, lambda *_: None)
         self.log.begin(self.stream.samples, self.total, self.progress["step"], device)
 
@@ -71,7 +71,7 @@ class Training:
             self._write_model()
 
     def _write_model(self) -> None:
-        """The network alone, in a copy: whoever loads it needs nothing of this script."""
+        """Write a copy of the network alone, which can be loaded without this script."""
         args = self._args
         # Under a strategy every rank must take part in reading the statistics.
         weights = [variable.numpy() for variable in self._model.weights]
@@ -94,7 +94,7 @@ class Training:
             )
 
     def _resume(self) -> None:
-        """Go on from a checkpoint, if there is one."""
+        """Resume from a checkpoint, if there is one."""
         assert self._checkpointer is not None
         found = self._checkpointer.load()
         steps = self._ranks.gather(found.step if found else 0)
@@ -111,7 +111,7 @@ class Training:
             variables[name].assign(array)
 
     def _variables(self) -> dict[str, Any]:
-        """Of the model and of its optimizer, by names that stay the same."""
+        """The variables of the model and its optimizer, by names that stay the same."""
         model, optimizer = self._model, self._model.optimizer
         named = {f"model/{getattr(v, 'path', v.name.split(':')[0])}": v for v in model.variables}
         return named | {f"optimizer/{number:03d}": variable for number, variable in enumerate(optimizer.variables)}
@@ -122,7 +122,7 @@ class Training:
         return self._held_back is not None and (is_last or self.stream.epoch % self._args.eval_every == 0)
 
     def _validate(self) -> None:
-        """Top-1 and top-5 over all ranks: each has its part, and its figures count by its images."""
+        """Top-1 and top-5 over all ranks: each has its part, and its figures are weighted by its number of images."""
         assert self._held_back is not None
         with self.throughput.paused():
             stream = self._stream(self._held_back, training=False)
@@ -153,7 +153,7 @@ def compiled(args: argparse.Namespace, ranks: who.Ranks, classes: int, rates: li
             optimizer,
             keras.losses.CategoricalCrossentropy(**smoothed),
             metrics=[
-                # Weight decay is a penalty, so what `fit` calls the loss has that in it.
+                # Weight decay is a penalty, so the loss that `fit` reports includes it.
                 keras.metrics.CategoricalCrossentropy(name="crossentropy", **smoothed),
                 keras.metrics.CategoricalAccuracy(name="top1"),
                 keras.metrics.TopKCategoricalAccuracy(min(5, classes), name="top5"),
@@ -161,7 +161,7 @@ def compiled(args: argparse.Namespace, ranks: who.Ranks, classes: int, rates: li
             jit_compile=keras.__name__ == "keras" and keras.backend.backend() == "jax",
         )
         optimizer.build(model.trainable_variables)
-        # For tf_keras, whose metrics would be added up over the workers: each has its own here.
+        # For tf_keras, which would add up metrics over the workers: here each has its own.
         model.distribute_reduction_method = "first"
     return model
 
@@ -169,7 +169,7 @@ def compiled(args: argparse.Namespace, ranks: who.Ranks, classes: int, rates: li
 def schedule(keras: Any, rates: list[float]) -> Any:
     """The rate of each step, as a part of the optimizer: its own count of steps is in the checkpoint."""
 
-    # Horovod makes the optimizer anew from its description, in which only registered classes can stand.
+    # Horovod recreates the optimizer from its config, which can only hold registered classes.
     @keras.saving.register_keras_serializable("resnet50")
     class OfEachStep(keras.optimizers.schedules.LearningRateSchedule):
         def __call__(self, step: Any) -> Any:
@@ -186,7 +186,7 @@ def schedule(keras: Any, rates: list[float]) -> Any:
 
 
 def rate(args: argparse.Namespace, step: int, epochs: float, training: Any) -> float:
-    """The learning rate of a step, which a short training warms up for at most half of its time."""
+    """The learning rate of a step; a short training warms up for at most half of its time."""
     steps_of_epoch = training.stream.samples // args.global_batch
     epoch, done = divmod(step, steps_of_epoch)
     return learning_rate(
@@ -206,7 +206,7 @@ def steps_callback(keras: Any, training: Training, args: argparse.Namespace) -> 
         stopping = False
 
         def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-            # Drawn one by one, it follows the training, not those that read ahead.
+            # Advanced step by step, it follows the training, not the threads that read ahead.
             self._ticks = training.stream.counted(itertools.repeat(None, len(training.stream)))
             self._logged = (0, 0.0)
 
@@ -230,7 +230,7 @@ def steps_callback(keras: Any, training: Training, args: argparse.Namespace) -> 
                 next(self._ticks, None)
 
         def _loss(self, count: int, mean: float) -> float:
-            """Of the steps since the last line: Keras has the mean of all since the epoch began."""
+            """The loss of the steps since the last line: Keras has the mean since the epoch began."""
             before, was = self._logged
             self._logged = (count, mean)
             own = (count * mean - before * was) / (count - before)
@@ -240,7 +240,7 @@ def steps_callback(keras: Any, training: Training, args: argparse.Namespace) -> 
 
 
 def images_of(stream: Any) -> int:
-    """How many this rank has of a whole validation."""
+    """This rank's number of images in a full validation."""
     return sum(len(batch) for batch in stream.plan().batches(0, lambda _: None))
 
 

@@ -1,4 +1,4 @@
-"""Batches of images for one rank, from any step of an epoch on: packed shards, TFRecord, folders, or made up."""
+"""Batches of images for one rank, from any step of an epoch on: packed shards, TFRecord, folders, or synthetic."""
 
 import argparse
 from pathlib import Path
@@ -15,7 +15,7 @@ IMAGE, LABEL = "image/encoded", "image/class/label"
 
 
 def sources(args: argparse.Namespace) -> tuple[Source, Source | None, int]:
-    """What to train on, what to validate on, if anything, and the number of classes."""
+    """The data to train on, the data to validate on, if any, and the number of classes."""
     if args.data is None:
         classes = args.classes or 10
         held_back = synthetic(args.synthetic_val, classes, args.image_size, 2) if args.synthetic_val else None
@@ -32,7 +32,7 @@ def sources(args: argparse.Namespace) -> tuple[Source, Source | None, int]:
 
 
 def class_count(folder: Path, training: Source) -> int:
-    """As the shards' index has it, or the list that was written when the data was prepared."""
+    """The number of classes, from the shards' index or from the list written when the data was prepared."""
     listed = folder / "classes.txt"
     if training.classes:
         return len(training.classes)
@@ -42,7 +42,7 @@ def class_count(folder: Path, training: Source) -> int:
 
 
 def streams(args: argparse.Namespace, rank: int, size: int) -> tuple[Stream, Stream | None, int]:
-    """The parts of this rank."""
+    """This rank's parts of the data."""
     training, validation, classes = sources(args)
     own: dict[str, Any] = {"rank": rank, "world_size": size}
     try:
@@ -54,7 +54,7 @@ def streams(args: argparse.Namespace, rank: int, size: int) -> tuple[Stream, Str
 
 
 def batches(stream: Stream, args: argparse.Namespace, training: bool) -> tf.data.Dataset:
-    """What is left of the stream's epoch: images in bytes, and labels."""
+    """The rest of the stream's epoch: images as bytes, and labels."""
     size, labels = args.image_size, tf.TensorSpec((None,), tf.int64)
     if args.data is None:
         images = tf.TensorSpec((None, size, size, 3), tf.uint8)
@@ -112,7 +112,7 @@ def cropped(jpeg: tf.Tensor, top: Any, left: Any, height: Any, width: Any, size:
 
 
 def synthetic(length: int, classes: int, size: int, seed: int) -> Source:
-    """Images that can be learned: each class has a pattern, and each of some hundred images its noise upon it."""
+    """Images that can be learned: each class has a pattern, and each of a few hundred images its own noise."""
     coarse = np.random.default_rng(0).normal(size=(classes, 8, 8, 3))
     patterns = coarse.repeat(-(-size // 8), 1).repeat(-(-size // 8), 2)[:, :size, :size]
     source = np.random.default_rng(seed)

@@ -1,4 +1,4 @@
-"""How the ranks find and hear each other: MultiWorkerMirroredStrategy, Horovod, or one rank alone."""
+"""How the ranks communicate: MultiWorkerMirroredStrategy, Horovod, or a single rank."""
 
 import json
 import os
@@ -14,20 +14,20 @@ from muster.runtime.ranks import rank_info
 
 
 class Ranks:
-    """One rank alone; the others add what it takes to be several."""
+    """A single rank; subclasses add communication."""
 
     name, rank, size = "alone", 0, 1
 
     def scope(self) -> AbstractContextManager[Any]:
-        """Where variables are made."""
+        """The scope in which to create variables."""
         return nullcontext()
 
     def run(self, step: Callable[..., Any], *args: Any) -> Any:
-        """Call what may use `mean`, inside a `tf.function`."""
+        """Call a function that may use `mean`, inside a `tf.function`."""
         return step(*args)
 
     def mean(self, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """Over all ranks, in one exchange."""
+        """The means over all ranks, in one exchange."""
         return list(tensors)
 
     def sum(self, values: Any) -> Any:
@@ -38,7 +38,7 @@ class Ranks:
         return bool(self.sum(np.array([float(flag)]))[0] > 0)
 
     def gather(self, value: Any) -> list[Any]:
-        """What every rank has, in their order: each adds its own row to a table of zeros."""
+        """The values of all ranks, in rank order: each adds its own row to a table of zeros."""
         own = np.frombuffer(pickle.dumps(value), np.uint8)
         lengths = np.zeros(self.size)
         lengths[self.rank] = len(own)
@@ -55,11 +55,11 @@ class Mirrored(Ranks):
     name = "MultiWorkerMirroredStrategy"
 
     def __init__(self) -> None:
-        # Before anything else of TensorFlow.
+        # Must come before anything else of TensorFlow.
         self._strategy = tf.distribute.MultiWorkerMirroredStrategy()
         self.rank = self._strategy.cluster_resolver.task_id
         self.size = len(json.loads(os.environ["TF_CONFIG"])["cluster"]["worker"])
-        # The copy is there so that the values lie on this worker's device.
+        # Copied, so that the values are on this worker's device.
         self._sum = tf.function(lambda values: self.run(lambda own: self._reduce("sum", tf.identity(own)), values))
 
     def scope(self) -> AbstractContextManager[Any]:
@@ -99,7 +99,7 @@ class Horovod(Ranks):
 
 
 def join(backend: str | None) -> Ranks:
-    """By what started this process, or as `--backend` says."""
+    """Choose by what started this process, or by `--backend`."""
     workers = len(json.loads(os.environ.get("TF_CONFIG", "{}")).get("cluster", {}).get("worker", []))
     ranks = rank_info(os.environ)
     if backend == "mirrored" and not workers:

@@ -1,4 +1,4 @@
-"""ResNet-50 (v1.5: the stride is in the 3x3 convolution), of TensorFlow's operations alone, channels last."""
+"""ResNet-50 (v1.5: the stride is in the 3x3 convolution), with TensorFlow's operations only, channels last."""
 
 import math
 from collections.abc import Iterator
@@ -7,11 +7,11 @@ import tensorflow as tf
 
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 Seen = list[tuple[tf.Variable, tf.Tensor]]
-"""Running statistics, with what this batch has for them."""
+"""Running statistics, each with the value of this batch."""
 
 
 class ResNet50:
-    """The published network is 64 channels wide at its beginning; a narrower one is for trying things out."""
+    """The published network is 64 channels wide at its beginning; a narrower one is for experiments."""
 
     def __init__(self, classes: int = 1000, width: int = 64, seed: int = 0, dtype: tf.DType = tf.float32) -> None:
         self.weights: dict[str, tf.Variable] = {}
@@ -25,10 +25,10 @@ class ResNet50:
         self._bias = self._weight("head/bias", self._uniform((classes,), bound))
 
     def __call__(self, images: tf.Tensor, seen: Seen | None = None) -> tf.Tensor:
-        """Scores for images in bytes. In training, `seen` takes the statistics of this batch."""
+        """Scores for images given as bytes. In training, `seen` collects the statistics of this batch."""
         x = (tf.cast(images, tf.float32) / 255 - MEAN) / DEVIATION
         x = tf.nn.relu(self._normalized_convolution("stem", tf.cast(x, self._dtype), 2, seen))
-        # Zeros are as good as nothing here: no value is below them.
+        # Padding with zeros has no effect here: no value is below zero.
         x = tf.nn.max_pool2d(tf.pad(x, [[0, 0], [1, 1], [1, 1], [0, 0]]), 3, 2, "VALID")
         for name, stride in self._blocks:
             x = self._block(name, x, stride, seen)
@@ -60,7 +60,7 @@ class ResNet50:
     def _normalized_convolution(self, name: str, x: tf.Tensor, stride: int, seen: Seen | None) -> tf.Tensor:
         kernel = tf.cast(self.weights[f"{name}/kernel"], self._dtype)
         if margin := kernel.shape[0] // 2:
-            # On all sides alike, as PyTorch does; "SAME" would not with a stride of 2.
+            # Pad all sides equally, as PyTorch does; "SAME" would not with a stride of 2.
             x = tf.pad(x, [[0, 0], [margin, margin], [margin, margin], [0, 0]])
         x = tf.nn.conv2d(x, kernel, stride, "VALID")
         scale, shift = self.weights[f"{name}/scale"], self.weights[f"{name}/shift"]
@@ -89,5 +89,5 @@ class ResNet50:
         return tf.random.stateless_uniform(shape, self._next_seed(), -bound, bound)
 
     def _next_seed(self) -> tuple[int, int]:
-        """The same on every rank, so that all begin with the same weights."""
+        """The next seed, the same on every rank, so that all begin with the same weights."""
         return self._seed, len(self.weights)

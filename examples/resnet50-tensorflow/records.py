@@ -33,7 +33,7 @@ def main(source: Path, target: Path) -> None:
 
 
 def write(samples: Iterator[Any], target: Path) -> None:
-    """The file gets its name when it is whole."""
+    """Write a file that gets its name once it is complete."""
     target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = target.with_name(f".{target.name}.tmp")
     with tf.io.TFRecordWriter(str(unfinished)) as writer:

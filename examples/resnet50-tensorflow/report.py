@@ -1,4 +1,4 @@
-"""What a training says: lines, metrics of the run, and figures at its end; rank 0 speaks for all."""
+"""A training's report, from rank 0: lines, metrics of the run, and figures at its end."""
 
 import argparse
 import json
@@ -80,6 +80,6 @@ class Log:
         return "MUSTER_RUN_ID" in os.environ
 
     def _record(self, figures: dict[str, float], step: int) -> None:
-        """Metrics of the run; outside Muster what is printed is enough."""
+        """Log metrics of the run; outside Muster the printed lines are enough."""
         for name, value in figures.items() if self._in_run else ():
             self.run.log(name, value, step=step)

@@ -29,7 +29,7 @@ def main() -> None:
 
 
 class Training:
-    """A model on its way through the data."""
+    """The training of a model."""
 
     def __init__(self, args: argparse.Namespace, ranks: exchange.Ranks, device: str) -> None:
         self._args, self._ranks = args, ranks
@@ -51,7 +51,7 @@ class Training:
             self._checkpointer = ArrayCheckpointer(args.checkpoints, rank=ranks.rank, resume_from=args.resume_from)
             self._resume()
         if self._checkpointer is not None and "MUSTER_STOP_FILE" in os.environ:
-            # A run that is stopped has time to save: `should_stop` tells all ranks, and the signal must not end them.
+            # A run that is stopped has time to save: ranks check `should_stop`, and the signal must not end them.
             signal.signal(signal.SIGTERM, lambda *_: None)
         self._log.begin(self._stream.samples, self._total, self._progress["step"], device)
 
@@ -68,7 +68,7 @@ class Training:
             print(f"{self._args.out}/model.npz is the model, {self._args.out}/throughput.json has the figures")
 
     def _train(self) -> bool:
-        """What is left of an epoch; returns whether the training is to stop."""
+        """Train for the rest of an epoch; returns whether to stop."""
         args, progress, stream = self._args, self._progress, self._stream
         for images, labels in self._throughput.wait_for(stream.counted(batches(stream, args, training=True))):
             loss = self._step(images, labels, tf.constant(self._rate(), tf.float32))
@@ -92,7 +92,7 @@ class Training:
         return self._ranks.run(self._step_of_rank, images, labels, rate)
 
     def _step_of_rank(self, images: tf.Tensor, labels: tf.Tensor, rate: tf.Tensor) -> tf.Tensor:
-        """Forward, backward, one exchange for all that the ranks share, and Nesterov's momentum."""
+        """Forward, backward, one exchange for everything that the ranks share, and Nesterov momentum."""
         args, weights, seen = self._args, self._network.weights, []
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean(cross_entropy(self._network(images, seen), labels, args.label_smoothing))
@@ -110,7 +110,7 @@ class Training:
         return loss
 
     def _rate(self) -> float:
-        """The learning rate of the batch in hand, which a short training warms up for at most half of its time."""
+        """The learning rate of the current batch; a short training warms up for at most half of its time."""
         args, done = self._args, self._steps_of_epoch - len(self._stream) - 1
         return learning_rate(
             self._stream.epoch + max(done, 0) * args.global_batch / self._stream.samples,
@@ -161,7 +161,7 @@ class Training:
             self._checkpointer.save(progress["step"], self._arrays(), kept, metric=metric)
 
     def _resume(self) -> None:
-        """Go on from a checkpoint, if there is one."""
+        """Resume from a checkpoint, if there is one."""
         assert self._checkpointer is not None
         found = self._checkpointer.load()
         steps = self._ranks.gather(found.step if found else 0)
@@ -181,7 +181,7 @@ class Training:
 
 
 def cross_entropy(scores: tf.Tensor, labels: tf.Tensor, smoothing: float) -> tf.Tensor:
-    """Of each image; a part of the label is spread over all classes."""
+    """The loss of each image; a part of the label is spread over all classes."""
     classes = scores.shape[1]
     wanted = tf.one_hot(labels, classes) * (1 - smoothing) + smoothing / classes
     return tf.nn.softmax_cross_entropy_with_logits(wanted, scores)

@@ -15,11 +15,11 @@ from torch.utils.data import DataLoader, Dataset
 from muster.training import ResumableSampler, World
 
 Key = tuple[int, int]
-"""Epoch and index of an image: they decide how it is cropped, whichever worker of whichever rank does it."""
+"""Epoch and index of an image: they alone decide how it is cropped, whatever the worker and rank."""
 
 
 class Jpegs(Dataset[Any]):
-    """Decoded here (in a worker), or only read and left to the GPU with the view to take."""
+    """JPEGs, decoded in a worker, or only read in it, to be decoded and cropped on the GPU."""
 
     def __init__(self, source: Source, size: int, seed: int, training: bool, on_gpu: bool) -> None:
         self._source, self._size, self._seed = source, size, seed
@@ -55,8 +55,8 @@ class Loader:
         self._dataset, self._world, self._device, self._size = dataset, world, world.device, args.image_size
         self._on_gpu = args.decode == "gpu"
         if self._device.type == "cuda":
-            # Of high priority, since PyTorch gives the others to several users, and memory with them: the decoder heeds
-            # no stream, so it must not get memory that somebody else's work in the same stream is not done with.
+            # High-priority streams, since PyTorch shares the others and their memory: the decoder ignores streams and
+            # must not get memory that other work in the same stream still uses.
             self._streams = [torch.cuda.Stream(self._device, priority=-1) for _ in range(2)]
         self._loader: DataLoader[Any] | None = None
         if not isinstance(dataset, Synthetic):
@@ -64,7 +64,7 @@ class Loader:
             self._workers = args.workers
 
     def over(self, keys: Iterable[list[Key]]) -> Iterator[Batch]:
-        """The images of each list of keys; the next ones are prepared meanwhile."""
+        """The images of each list of keys; the next batches are prepared meanwhile."""
         if isinstance(self._dataset, Synthetic):
             for batch in keys:
                 yield self._dataset.batch(torch.tensor([index for _, index in batch]))
@@ -76,12 +76,12 @@ class Loader:
             return
         for batch in _ahead(self._on_device(self._loader), 3):
             for tensor in batch:
-                # It was made in another stream, which must not use its memory again before this one is done.
+                # Made in another stream, which must not reuse the memory before this one is done.
                 tensor.record_stream(torch.cuda.current_stream(self._device))
             yield batch
 
     def _start(self, keys: Iterable[list[Key]]) -> DataLoader[Any]:
-        """Workers, which stay for the next epoch."""
+        """Start workers, which are kept for the next epoch."""
         self._world.rest()
         return DataLoader(
             self._jpegs,
@@ -91,12 +91,12 @@ class Loader:
             pin_memory=self._device.type == "cuda" and not self._on_gpu,
             prefetch_factor=4 if self._workers else None,
             persistent_workers=self._workers > 0,
-            # Of its own: the training's random numbers must not depend on how often a loader was started.
+            # A separate generator: the training's random numbers must not depend on how often a loader was started.
             generator=torch.Generator(),
         )
 
     def _on_device(self, loader: Iterable[Any]) -> Generator[Batch, None, None]:
-        """In a stream of its own, so that it happens beside the training."""
+        """Finish batches in a separate stream, in parallel with the training."""
         torch.cuda.set_device(self._device)  # of this thread
         if self._on_gpu:
             # The next batch is decoded meanwhile.
@@ -106,12 +106,12 @@ class Loader:
         for *images, labels in loader:
             with torch.cuda.stream(self._streams[0]):
                 batch = finish(*images), labels.to(self._device, non_blocking=True)
-            # Only then may what it was made of be given back to the decoder.
+            # Only then may the decoder reuse the memory of its inputs.
             self._streams[0].synchronize()
             yield batch
 
     def _decoded(self, loader: Iterable[Any]) -> Generator[Any, None, None]:
-        """In another stream, done when it is handed over."""
+        """Decode in another stream; images are complete when they are yielded."""
         torch.cuda.set_device(self._device)
         for packed, sizes, views, labels in loader:
             with torch.cuda.stream(self._streams[1]):
@@ -137,7 +137,7 @@ def train_sampler(dataset: Source | Synthetic, args: argparse.Namespace, world: 
 
 
 def validation_keys(length: int, batch_size: int, rank: int, world_size: int) -> list[list[Key]]:
-    """Every image once over all ranks, and the same number of full batches on each: what is missing is padding."""
+    """Every image once over all ranks, and the same number of full batches on each, filled up with padding."""
     own = list(range(rank, length, world_size))
     batches = -(-length // (world_size * batch_size))
     own += [PADDING] * (batches * batch_size - len(own))
@@ -145,7 +145,7 @@ def validation_keys(length: int, batch_size: int, rank: int, world_size: int) ->
 
 
 def _ahead(batches: Generator[Any, None, None], depth: int) -> Iterator[Any]:
-    """The same batches, a few of them made in advance by a thread."""
+    """The same batches, a few of them prepared in advance by a thread."""
     queue: Queue[Any] = Queue(depth)
     unwanted, end = Event(), object()
 
@@ -164,7 +164,7 @@ def _ahead(batches: Generator[Any, None, None], depth: int) -> Iterator[Any]:
                 if not put(batch):
                     return
             put(end)
-        except BaseException as error:  # raised where the batch is asked for
+        except BaseException as error:  # raised again in the thread that asks for the batch
             put(error)
 
     thread = Thread(target=fill, name="batches", daemon=True)
@@ -181,6 +181,6 @@ def _ahead(batches: Generator[Any, None, None], depth: int) -> Iterator[Any]:
 
 
 def _packed(items: list[Any]) -> tuple[Any, ...]:
-    """All JPEGs of a batch in one tensor: each one for itself would take a file descriptor on its way here."""
+    """All JPEGs of a batch in one tensor: sent one by one, each would take a file descriptor."""
     jpegs, views, labels = zip(*items, strict=True)
     return torch.cat(jpegs), [len(jpeg) for jpeg in jpegs], torch.tensor(views), torch.tensor(labels)

@@ -1,4 +1,4 @@
-"""The trained network as it answers: normalisation is part of the weights, and on a GPU a whole pass is one launch."""
+"""The trained network for inference: normalisation is folded into the weights, and on a GPU a pass is one launch."""
 
 from pathlib import Path
 
@@ -10,11 +10,11 @@ from torch.nn.functional import pad
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 COUNTS = (1, 2, 4, 8, 16, 32, 64)
-"""How many images a pass on a GPU takes; what lies between is filled up."""
+"""How many images a pass on a GPU takes; other numbers are padded to the next."""
 
 
 def load(weights: Path, device: torch.device) -> ResNet50:
-    """As wide, and with as many classes, as what was trained."""
+    """Load a trained network, with the width and number of classes of its weights."""
     saved = torch.load(weights, map_location=device)
     network = ResNet50(len(saved["head.bias"]), len(saved["stem.0.weight"])).to(device).eval()
     network.load_state_dict(saved)
@@ -77,7 +77,7 @@ class Pass:
 
 
 class Fused(nn.Module):
-    """The network without its normalisations; a convolution, what is added and the cut at zero are one kernel."""
+    """The network without its normalisations; a convolution, the addition and the ReLU are one kernel."""
 
     def __init__(self, network: ResNet50) -> None:
         super().__init__()
@@ -97,7 +97,7 @@ class Fused(nn.Module):
 
 
 class FusedBlock(nn.Module):
-    """A block of three convolutions, with what is added to their result."""
+    """A block of three convolutions with its residual connection."""
 
     def __init__(self, block: Bottleneck) -> None:
         super().__init__()

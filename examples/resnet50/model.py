@@ -8,7 +8,7 @@ from torch.nn.functional import pad
 class Normalization(nn.BatchNorm2d):
     """Batch normalisation; where it is compiled for a GPU, mean and variance come from one pass of plain sums.
 
-    PyTorch's own keeps a running mean and variance for every few values, which costs more than reading them does.
+    PyTorch's own updates mean and variance every few values, which costs more than reading the values.
     """
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -59,7 +59,7 @@ class Bottleneck(nn.Module):
 
 
 class FirstConvolution(nn.Conv2d):
-    """7x7 with a stride of 2 over three colours; on a GPU computed as 4x4 over sixteen, which fills its units better.
+    """7x7 with a stride of 2 over three colours; on a GPU computed as 4x4 over sixteen channels, which is faster there.
 
     Each 2x2 pixels become one with four times the channels, and the kernel, padded to 8x8, likewise; a fourth colour,
     always zero, makes their number one that the GPU likes. It is the same function of the same weights.
@@ -75,7 +75,7 @@ class FirstConvolution(nn.Conv2d):
 class Pooling(nn.MaxPool2d):
     """The largest of 3x3, with a stride of 2; written out where it is compiled for a GPU.
 
-    Of PyTorch's own, the compiler makes a backward that costs three times as much as this one.
+    For PyTorch's own, the compiler makes a backward that takes three times as long as this one.
     """
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ class Pooling(nn.MaxPool2d):
         return super().forward(x)
 
     def written_out(self, x: torch.Tensor) -> torch.Tensor:
-        """Rows and columns apart by whether they are even, every input of all windows is one of nine tensors."""
+        """With even and odd rows and columns separated, every input of all windows is one of nine tensors."""
         n, c, height, width = x.shape
         squares = x.permute(0, 2, 3, 1).reshape(n, height // 2, 2, width // 2, 2, c)
         (middle, right), (below, corner) = (rows.unbind(3) for rows in squares.unbind(2))
@@ -106,7 +106,7 @@ class Pooling(nn.MaxPool2d):
 
 
 def from_above(x: torch.Tensor) -> torch.Tensor:
-    """What is one row higher, of images with the channels last."""
+    """The images shifted by one row; channels are last."""
     return pad(x, (0, 0, 0, 0, 1, -1), value=-torch.inf)
 
 
@@ -126,7 +126,7 @@ def fold(x: torch.Tensor) -> torch.Tensor:
 
 
 class ResNet50(nn.Module):
-    """The published network is 64 channels wide at its beginning; a narrower one is for trying things out."""
+    """The published network is 64 channels wide at its beginning; a narrower one is for experiments."""
 
     def __init__(self, num_classes: int = 1000, width: int = 64) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The arguments, the same however the script is started."""
+"""The arguments, which are the same however the script is started."""
 
 import argparse
 import importlib.util
@@ -14,7 +14,7 @@ from muster.training import World
 IMAGENET = 1_281_167
 COMPILE = ("off", "tuned", "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 RATES = {"sgd": 0.1, "lars": 2.5}
-"""For 256 images a step."""
+"""Learning rates for 256 images per step."""
 WITH_GRAPHS = ("reduce-overhead", "max-autotune")
 
 

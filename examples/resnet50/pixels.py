@@ -1,4 +1,4 @@
-"""From the bytes of a JPEG to the pixels that the network sees, on the CPU or on the GPU."""
+"""From the bytes of a JPEG to the pixels for the network, on the CPU or on the GPU."""
 
 import io
 import math
@@ -13,14 +13,14 @@ from torch.nn.functional import interpolate
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 AT_ONCE = 64
-"""Images whose views are taken together."""
+"""How many images are cropped and resized together."""
 
 Box = tuple[int, int, int, int]
 """Left, top, width, height."""
 
 
 def normalize(images: Tensor) -> Tensor:
-    """Bytes to numbers around zero; what is numbers already stays."""
+    """Bytes to numbers around zero; floating-point values stay as they are."""
     if images.dtype != torch.uint8:
         return images
     mean = torch.tensor(MEAN, device=images.device).view(1, 3, 1, 1) * 255
@@ -48,7 +48,7 @@ def central_view(width: int, height: int, part: float = 224 / 256) -> Box:
 
 
 def header(image: bytes) -> tuple[int, int, bool]:
-    """Width, height, and whether it is a JPEG in colours or grey: ImageNet has a PNG, and some in print colours."""
+    """Width, height, and whether it is a JPEG in RGB or grey: ImageNet has a PNG, and some in CMYK."""
     from PIL import Image
 
     with Image.open(io.BytesIO(image)) as picture:
@@ -56,7 +56,7 @@ def header(image: bytes) -> tuple[int, int, bool]:
 
 
 def made_plain(image: bytes) -> bytes:
-    """A JPEG in colours, as a GPU decodes it."""
+    """The image as an RGB JPEG, which a GPU can decode."""
     from PIL import Image
 
     made = io.BytesIO()
@@ -91,8 +91,8 @@ def decode_on_gpu(jpegs: Sequence[Tensor], device: torch.device) -> list[Tensor]
 def take_views(images: Sequence[Tensor], views: Tensor, size: int) -> Tensor:
     """A batch of size x size bytes; a row of `views` is a box and whether to mirror it.
 
-    Many at a time, whatever their sizes: one after the other they would keep the GPU, and whoever feeds it, busier than
-    the training does.
+    Many at a time, whatever their sizes: one by one they would take more of the GPU and the CPU than the training
+    itself.
     """
     images, views, limit = list(images), views.clone(), _rounded_up(max(512, 2 * size))
     for number in [number for number, image in enumerate(images) if max(image.shape) > limit]:
@@ -106,18 +106,18 @@ def take_views(images: Sequence[Tensor], views: Tensor, size: int) -> Tensor:
     taken = torch.empty(
         (len(images), 3, size, size), dtype=torch.uint8, device=pixels.device, memory_format=torch.channels_last
     )
-    # Similar ones together, since all take the room of the largest.
+    # Group images of similar size, since each takes the memory of the largest.
     for group in torch.maximum(wide, high).argsort().split(AT_ONCE):
         _take_group(taken, pixels, numbers[:, group], _filters(limit, size, pixels.device))
     return taken
 
 
 def _take_group(taken: Tensor, pixels: Tensor, numbers: Tensor, filters: Tensor) -> None:
-    """Filtering rows or columns is a product with a matrix of weights."""
+    """Crop and resize a group: filtering rows or columns is a product with a matrix of weights."""
     columns, rows = (_rounded_up(int(longest)) for longest in numbers[4:6].amax(1))
     places, begins, lines, planes, wide, high, mirror = numbers.to(pixels.device)
-    # Rows, colours, columns: so neither product needs the other's result in another order. What is read beyond the end
-    # of a row or a view has no weight.
+    # Ordered as rows, colours, columns, so neither product needs its input in another order. Values read beyond the end
+    # of a row or a view have no weight.
     row, colour = torch.arange(rows, device=pixels.device), torch.arange(3, device=pixels.device)
     starts = (begins[:, None] + lines[:, None] * row)[:, :, None] + planes[:, None, None] * colour
     room = pixels.unfold(0, columns, 1)[starts].to(filters.dtype).view(len(places), rows, 3 * columns)
@@ -130,8 +130,8 @@ def _take_group(taken: Tensor, pixels: Tensor, numbers: Tensor, filters: Tensor)
 
 @cache
 def _filters(limit: int, size: int, device: torch.device) -> Tensor:
-    """For each length a matrix that makes `size` pixels of so many, linear, and wide enough that nothing is passed
-    over; and the same mirrored."""
+    """For each length a matrix that resizes that many pixels to `size`, linear and with antialiasing; and the same
+    mirrored."""
     lengths = torch.arange(limit + 1, device=device).view(-1, 1, 1)
     scale = lengths / size
     place = torch.arange(limit, device=device).view(1, -1, 1) + 0.5
@@ -146,7 +146,7 @@ def _filters(limit: int, size: int, device: torch.device) -> Tensor:
 
 
 def _rounded_up(length: int) -> int:
-    """Products with sides like these are fast."""
+    """The next multiple of 32: products with such sides are fast."""
     return -(-length // 32) * 32
 
 
@@ -155,7 +155,7 @@ def _precision(device: torch.device) -> torch.dtype:
 
 
 def _take_alone(image: Tensor, box: Tensor, size: int, limit: int) -> tuple[Tensor, Tensor]:
-    """Less of a very large image, for which the others would need the room; and where its view is there."""
+    """Crop a very large image, so that the others need not take its memory; returns it with its view's new box."""
     left, top, wide, high = box.tolist()
     view = image[:, top : top + high, left : left + wide]
     if max(view.shape) > limit:

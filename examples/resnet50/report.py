@@ -1,4 +1,4 @@
-"""What a training says: lines, metrics of the run, and figures at its end."""
+"""A training's report: lines, metrics of the run, and figures at its end."""
 
 import argparse
 import json
@@ -14,7 +14,7 @@ from muster.training import Throughput, World, advise
 
 
 class Log:
-    """What is printed, recorded and written; rank 0 speaks for all."""
+    """Prints, records and writes results; only rank 0 does."""
 
     def __init__(self, args: argparse.Namespace, world: World, throughput: Throughput, step: Step) -> None:
         self._args, self._world, self._throughput, self._step = args, world, throughput, step
@@ -57,7 +57,7 @@ class Log:
             self._record(figures, step)
 
     def end(self, model: nn.Module, progress: dict[str, Any], total: int, finished: bool) -> None:
-        """Write and print the figures of all ranks, and the model; of a training that was stopped only the figures."""
+        """Write and print the figures of all ranks, and write the model unless the training was stopped."""
         args, figures = self._args, self._throughput.total(self._world)
         if not self._leads:
             return
@@ -107,6 +107,6 @@ class Log:
         return "MUSTER_RUN_ID" in os.environ
 
     def _record(self, figures: dict[str, float], step: int) -> None:
-        """Metrics of the run; outside Muster what is printed is enough."""
+        """Log metrics of the run; outside Muster the printed lines are enough."""
         for name, value in figures.items() if self._in_run else ():
             self.run.log(name, value, step=step)

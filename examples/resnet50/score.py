@@ -17,7 +17,7 @@ from torch import Tensor
 try:
     from azureml.contrib.services.aml_request import rawhttp
     from azureml.contrib.services.aml_response import AMLResponse
-except ModuleNotFoundError:  # over a folder, nobody sends requests
+except ModuleNotFoundError:  # not needed to score a folder
 
     def rawhttp(function: Any) -> Any:
         return function
@@ -26,7 +26,7 @@ except ModuleNotFoundError:  # over a folder, nobody sends requests
 SIZE = 224
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 Decoded = tuple[list[bool], Tensor | None]
-"""Which of some pictures could be read, and these."""
+"""For each picture whether it could be read, and those that could."""
 
 likeliest: Likeliest
 on_gpu = False
@@ -67,13 +67,13 @@ def pictures_in(request: Any) -> list[bytes]:
 
 
 def answer(found: list[dict[str, Any]]) -> Any:
-    """Of one picture as it is; of several, a list."""
+    """The result of a single picture, or a list for several."""
     failed = all("error" in one for one in found)
     return AMLResponse(found[0] if len(found) == 1 else found, 400 if failed else 200, json_str=True)
 
 
 def classes(pictures: Iterable[bytes]) -> list[dict[str, Any]]:
-    """The likeliest classes of each picture; what is no picture is said to be none, and the others are looked at."""
+    """The likeliest classes of each picture; one that cannot be read is reported, and the others are classified."""
     found: list[dict[str, Any]] = []
     for is_readable, images in decoded(pictures):
         values, numbers = likeliest(images) if images is not None else (torch.empty(0), torch.empty(0))
@@ -83,7 +83,7 @@ def classes(pictures: Iterable[bytes]) -> list[dict[str, Any]]:
 
 
 def decoded(pictures: Iterable[bytes]) -> Iterator[Decoded]:
-    """As many at a time as the network takes; while it works, the next ones are read and decoded."""
+    """Pictures in batches that the network takes; while it works, the next ones are read and decoded."""
     source = iter(pictures)
     coming = ahead.submit(next_decoded, source)
     while (some := coming.result()) is not None:
@@ -97,7 +97,7 @@ def next_decoded(pictures: Iterator[bytes]) -> Decoded | None:
 
 
 def decode(pictures: list[bytes]) -> Decoded:
-    """Together; where that fails, each alone, so that only what is no picture is missing."""
+    """Decode all together; if that fails, each alone, so that only unreadable ones are missing."""
     try:
         return [True] * len(pictures), images_of(pictures)
     except (OSError, ValueError, RuntimeError):

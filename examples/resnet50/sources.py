@@ -1,4 +1,4 @@
-"""Where images come from: a folder for each class, packed shards, or made up."""
+"""Sources of images: a folder for each class, packed shards, or synthetic."""
 
 import json
 import os
@@ -21,7 +21,7 @@ SHARDS_MIXED = 16
 
 
 class Source(Protocol):
-    """Where JPEGs and their labels come from."""
+    """A source of JPEGs with labels."""
 
     classes: int
 
@@ -31,7 +31,7 @@ class Source(Protocol):
 
 
 def open_both(folder: Path) -> tuple[Source, Source]:
-    """What to train and what to validate on, with the same labels for the same classes."""
+    """The sources for training and validation, with the same labels for the same classes."""
     if find_spec("PIL") is None:
         raise SystemExit("--data needs Pillow: pip install 'muster-ml[images]'")
     training, validation = open_source(folder / "train"), open_source(folder / "val")
@@ -47,7 +47,7 @@ def open_both(folder: Path) -> tuple[Source, Source]:
 
 
 def open_source(folder: Path) -> Source:
-    """Packed shards where there are any, a folder for each class otherwise."""
+    """Packed shards if there are any, otherwise a folder for each class."""
     if not folder.is_dir():
         raise SystemExit(f"--data: there is no folder {folder}; it needs `train` and `val` inside")
     return Shards(folder) if any(folder.glob("*.tar")) else ImageFolder(folder)
@@ -84,7 +84,7 @@ class ImageFolder:
 class Shards:
     """Tar files of NAME.jpg and NAME.cls (the label as a number) side by side, read one after the other.
 
-    Where each image lies in its shard is kept beside it, as SHARD.tar.index.
+    The position of each image is in an index next to its shard, SHARD.tar.index.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -109,7 +109,7 @@ class Shards:
         return f"image {index - (self._ends[shard - 1] if shard else 0)} of {self._paths[shard]}"
 
     def order(self, epoch: int, seed: int) -> Tensor:
-        """Shards in a random order, the images of a few neighbours mixed: nearly as good as mixing all of them."""
+        """Shards in a random order, with the images of a few neighbours mixed: nearly as good as mixing all."""
         source = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
         begins = [0, *self._ends]
         shards = [
@@ -131,12 +131,12 @@ class Shards:
         return self._open[shard]
 
     def __getstate__(self) -> dict[str, Any]:
-        # A worker that is not forked opens its own.
+        # A worker that is not forked opens its own files.
         return {**self.__dict__, "_open": OrderedDict()}
 
 
 def shard_index(path: Path) -> list[tuple[int, int, int]]:
-    """Offset, size and label of each image of a shard; read from beside it, or found and put there."""
+    """Offset, size and label of each image of a shard; from its index, which is written if it is missing."""
     beside = path.with_name(path.name + ".index")
     if beside.exists() and beside.stat().st_mtime >= path.stat().st_mtime:
         try:
@@ -172,7 +172,7 @@ def shard_index(path: Path) -> list[tuple[int, int, int]]:
 
 
 def _has_image(path: Path, offset: int, size: int) -> bool:
-    """Whether an image of that size begins there, by its header; other images before it would have moved it."""
+    """Whether an image of this size begins there, by its header; it would not if the shard had changed."""
     with path.open("rb") as shard:
         shard.seek(offset - tarfile.BLOCKSIZE)
         try:
@@ -182,9 +182,9 @@ def _has_image(path: Path, offset: int, size: int) -> bool:
 
 
 class Synthetic:
-    """Images that can be learned: each class has a pattern, and each of some hundred images its noise upon it.
+    """Images that can be learned: each class has a pattern, and each of a few hundred images its own noise.
 
-    Those that are held back for the validation have another noise.
+    Images for the validation have other noise.
     """
 
     def __init__(self, length: int, classes: int, size: int, device: torch.device, *, held_back: bool = False) -> None:
@@ -199,7 +199,7 @@ class Synthetic:
             noisy = patterns[label] + torch.randn(3, size, size, generator=source)
             image.copy_((128 + 40 * noisy).clamp(0, 255).permute(1, 2, 0))
         rows = images.view(len(images), -1)
-        # Eight bytes at a time where that comes out even: picking images then costs the device next to nothing.
+        # Eight bytes at a time if the size allows it: picking images then costs the device almost nothing.
         self._rows = (rows.view(torch.int64) if rows.shape[1] % 8 == 0 else rows).to(device)
         self._labels = self._labels.to(device)
 
@@ -207,7 +207,7 @@ class Synthetic:
         return self.length
 
     def batch(self, indices: Tensor) -> Batch:
-        """Picked where the training happens, which waits for none of it: the index decides what the image is."""
+        """Images by index, picked on the training's device without waiting."""
         indices = indices.to(self._rows.device, non_blocking=True)
         picked = indices % len(self._rows)
         images = self._rows.index_select(0, picked).view(torch.uint8)

@@ -1,4 +1,4 @@
-"""What happens for every batch; all that decides the speed of the training is in this file."""
+"""The work for every batch; everything that decides the speed of the training is in this file."""
 
 import argparse
 import contextlib
@@ -14,13 +14,13 @@ from torch.optim import Optimizer
 from muster.training import LARS, NoiseScale, World
 
 TUNED = {"max_autotune_pointwise": True, "combo_kernels": True}
-"""Half a minute more of compiling, for a few percent of the whole training: try several shapes of each kernel between
-the convolutions, and start small ones together."""
+"""Half a minute more of compiling, for a few percent of speed: try several configurations of each kernel between the
+convolutions, and combine small ones."""
 
 
 def tuned(parts: int) -> dict[str, Any]:
-    """A step is handed to the GPU as graphs, which leaves Python to whoever prepares the next batch; not where several
-    parts of a batch add up their gradients, since each run of a graph overwrites those of the one before."""
+    """Run a step as CUDA graphs, which leaves Python free to prepare the next batch; not if several parts of a batch
+    add up their gradients, since each run of a graph overwrites those of the one before."""
     return {**TUNED, "triton.cudagraphs": parts == 1}
 
 
@@ -50,9 +50,9 @@ class Step:
             torch.set_float32_matmul_precision("high")
 
     def _settle(self) -> None:
-        """Let DDP see one backward: after it the gradients lie in their final order, in which a resume must find them.
+        """Let DDP see one backward: after it gradients are in their final order, in which a resume must find them.
 
-        Three and more ranks would otherwise add them in another order in the first step after a resume.
+        Otherwise three or more ranks would add them in another order in the first step after a resume.
         """
         statistics = [buffer.clone() for buffer in self.network.buffers()]
         some = torch.zeros(2, 3, self._args.image_size, self._args.image_size, device=self._device)
@@ -70,7 +70,7 @@ class Step:
         losses = []
         for part, (some, their) in enumerate(zip(images.chunk(self._parts), labels.chunk(self._parts), strict=True)):
             with self._alone(part < self._parts - 1):
-                # Not inside what is compiled: PyTorch would not find that again at the next start.
+                # Outside the compiled function: otherwise PyTorch's cache would miss at the next start.
                 with torch.autocast(self._device.type, torch.bfloat16, enabled=self._args.amp == "bf16"):
                     loss = self._loss(some, their) / self._parts
                 loss.backward()
@@ -86,14 +86,14 @@ class Step:
         return cross_entropy(scores.float(), labels, label_smoothing=self._args.label_smoothing)
 
     def _alone(self, alone: bool) -> contextlib.AbstractContextManager[Any]:
-        """Only the last part of a batch needs the other ranks."""
+        """Skip the exchange except for the last part of a batch."""
         if alone and isinstance(self.network, DistributedDataParallel):
             return self.network.no_sync()
         return contextlib.nullcontext()
 
 
 def make_optimizer(args: argparse.Namespace, model: nn.Module, device: torch.device) -> Optimizer:
-    """Momentum SGD or LARS; neither biases nor normalisation decay, nor does LARS adapt their rate."""
+    """Momentum SGD or LARS; biases and normalisation do not decay, and LARS does not adapt their rate."""
     weights = [parameter for parameter in model.parameters() if parameter.ndim > 1]
     others = [parameter for parameter in model.parameters() if parameter.ndim <= 1]
     groups: list[dict[str, Any]] = [{"params": weights}, {"params": others, "weight_decay": 0.0}]
@@ -111,7 +111,7 @@ def make_optimizer(args: argparse.Namespace, model: nn.Module, device: torch.dev
 
 
 def _with_horovod(model: nn.Module, optimizer: Optimizer, parts: int) -> Any:
-    """Horovod reduces the gradients; the ranks meet for all else as without it."""
+    """Have Horovod reduce the gradients; everything else is exchanged as without it."""
     import horovod.torch as hvd
 
     hvd.init()

@@ -21,7 +21,7 @@ from muster.training import Checkpointer, ResumableSampler, Throughput, World, j
 
 
 def main() -> None:
-    # CUDA reads it at its start. In one of its usual eight queues the decoding of JPEGs would wait behind the steps.
+    # CUDA reads this at its start. With its usual eight queues, decoding JPEGs could wait behind the steps.
     os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
     world = join()
     training = Training(arguments(world), world)
@@ -31,7 +31,7 @@ def main() -> None:
 
 
 class Training:
-    """A model on its way through the data."""
+    """The training of a model."""
 
     def __init__(self, args: argparse.Namespace, world: World) -> None:
         self._args, self._world = args, world
@@ -53,7 +53,7 @@ class Training:
                 self._model, self._step.optimizer, args.checkpoints, resume_from=args.resume_from
             )
         if self._checkpointer is not None and "MUSTER_STOP_FILE" in os.environ:
-            # A run that is stopped has time to save: `should_stop` tells all ranks, and the signal must not end them.
+            # A run that is stopped has time to save: ranks check `should_stop`, and the signal must not end them.
             signal.signal(signal.SIGTERM, lambda *_: None)
         self._throughput = Throughput(world.device, warmup_steps=args.warmup_steps)
         self._log = Log(args, world, self._throughput, self._step)
@@ -61,7 +61,7 @@ class Training:
         self._epochs = args.epochs or args.steps / self._sampler.full_epoch_steps
 
     def resume(self) -> None:
-        """Go on from a checkpoint, if there is one; all ranks begin with the same."""
+        """Resume from a checkpoint, if there is one; all ranks begin with the same state."""
         found = self._checkpointer.load() if self._checkpointer is not None else None
         progress, sampler, noise = self._progress, self._sampler, self._step.noise
         if found is not None:
@@ -76,7 +76,7 @@ class Training:
         self._log.begin(self._images, self._total, progress["step"])
         at_end = found is not None and (sampler.epoch > found["sampler"]["epoch"] or progress["step"] == self._total)
         if at_end and self._validation_is_due(sampler.epoch):
-            # It was stopped before that.
+            # The last attempt was stopped before the validation.
             self._validate()
             self._save(0)
 
@@ -95,7 +95,7 @@ class Training:
             self._checkpointer.close()
 
     def _train(self) -> tuple[int, bool]:
-        """What is left of an epoch; returns how many steps that was, and whether the training is to stop."""
+        """Train for the rest of an epoch; returns its number of steps, and whether to stop."""
         args, progress, sampler, done = self._args, self._progress, self._sampler, 0
         for images, labels in self._throughput.wait_for(self._batches.over(sampler)):
             loss = self._step(images, labels, rate(args, sampler.progress(done), self._epochs))
@@ -132,7 +132,7 @@ class Training:
         self._progress.update(top1=figures["top1"], validated=self._progress["step"])
 
     def _save(self, done: int) -> None:
-        """After so many steps of this epoch."""
+        """Save a checkpoint after `done` steps of this epoch."""
         progress = self._progress
         if self._checkpointer is None:
             return
@@ -144,7 +144,7 @@ class Training:
 
 
 def datasets(args: argparse.Namespace, world: World) -> tuple[Any, Any]:
-    """What to train on, and what to validate on, if anything."""
+    """The data to train on, and the data to validate on, if any."""
     if args.data is not None:
         training, validation = open_both(args.data)
     else:
@@ -164,23 +164,23 @@ def optimizer_tensors(optimizer: Optimizer) -> list[Tensor]:
 
 
 def keeps_checkpoints(args: argparse.Namespace) -> bool:
-    """Where a folder is given, and under Muster when they were asked for."""
+    """Whether to save checkpoints: if a folder is given, or under Muster if they were requested."""
     asked = bool(args.checkpoint_every) or args.resume_from is not None
     return args.checkpoints is not None or ("MUSTER_CHECKPOINT_DIR" in os.environ and asked)
 
 
 def steps_left(sampler: ResumableSampler, epochs: float) -> int:
-    """From where the sampler is; after a resume with other ranks the steps that were done say nothing of it."""
+    """The remaining steps from the sampler's position: after a resume with other ranks, past steps do not count."""
     return len(sampler) + math.floor((epochs - sampler.epoch - 1) * sampler.full_epoch_steps + 0.5)
 
 
 def rate(args: argparse.Namespace, epoch: float, epochs: float) -> float:
-    """The learning rate, which a short training warms up for at most half of its time."""
+    """The learning rate; a short training warms up for at most half of its time."""
     larger = args.global_batch / 256
     return learning_rate(
         epoch,
         base=args.lr,
-        # LARS makes the steps of each layer as long as its weights allow, and wants less than in proportion.
+        # LARS adapts steps to each layer's weights, and needs less than proportional scaling.
         scale=larger**0.5 if args.optimizer == "lars" else larger,
         warmup_epochs=min(args.warmup_epochs, epochs / 2),
         decay=args.decay,

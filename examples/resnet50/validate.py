@@ -1,4 +1,4 @@
-"""Top-1 and top-5 over all ranks: every image counts once, whatever fills up the batches counts not at all."""
+"""Top-1 and top-5 over all ranks: every image counts once, and padding does not count."""
 
 from collections.abc import Iterable
 
@@ -27,7 +27,7 @@ def validate(model: nn.Module, batches: Iterable[tuple[Tensor, Tensor]], world: 
 
 
 def count(scores: Tensor, labels: Tensor) -> Tensor:
-    """Images, hits among the first and among the first five, and the sum of losses; padding (-1) is none of these."""
+    """Images, top-1 and top-5 hits, and the sum of losses; padding (-1) does not count."""
     real = labels >= 0
     best = scores.topk(min(5, scores.shape[1])).indices
     hits = (best == labels[:, None]) & real[:, None]

@@ -1,7 +1,7 @@
-"""Finds circles, squares and triangles with a small single-stage detector: for each its box and its class.
+"""Finds circles, squares and triangles with a small single-stage detector: a box and a class for each.
 
-Every cell of a coarse grid says whether the middle of an object lies in it, of which class it is, and how far the four
-sides of its box are away; there are no anchors and no second stage.
+Every cell of a coarse grid predicts whether the middle of an object is in it, the object's class, and the distances to
+the four sides of its box; there are no anchors and no second stage.
 """
 
 import torch
@@ -15,14 +15,14 @@ from muster.training import World
 
 CLASSES = 3
 MOST = 6
-"""Objects in a picture."""
+"""The most objects in a picture."""
 STRIDE = 8
 
 
 def boxes_of(masks: Tensor) -> Tensor:
-    """Of each picture its objects as (class, left, top, right, bottom); a class of -1 where there are fewer.
+    """The objects of each picture as (class, left, top, right, bottom), filled up with class -1.
 
-    Objects are what hangs together in a mask, so shapes of one class that touch are one object.
+    Objects are connected regions of a mask, so shapes of one class that touch are one object.
     """
     found = torch.full((len(masks), MOST, 5), -1.0)
     for index, mask in enumerate(masks):
@@ -40,7 +40,7 @@ def boxes_of(masks: Tensor) -> Tensor:
 
 
 def connected(inside: Tensor) -> Tensor:
-    """A number for every piece that hangs together, zero outside: the largest index spreads through each piece."""
+    """A number for every connected region, zero outside: the largest index spreads through each region."""
     labels = torch.arange(1, inside.numel() + 1, dtype=torch.float).view(inside.shape) * inside
     while True:
         spread = nn.functional.max_pool2d(labels[None, None], 3, 1, 1)[0, 0] * inside
@@ -50,7 +50,7 @@ def connected(inside: Tensor) -> Tensor:
 
 
 class Detector(nn.Module):
-    """A picture to a grid of cells with one value for "an object", the classes, and four distances."""
+    """Turns a picture into a grid of cells: one value for "an object", the classes, and four distances."""
 
     def __init__(self, width: int = 24) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class Detector(nn.Module):
 
 
 def targets(objects: Tensor, cells: int) -> tuple[Tensor, Tensor, Tensor]:
-    """For every cell: whether an object's middle lies in it, its class, and its sides as seen from the cell."""
+    """For every cell: whether an object's middle is in it, its class, and the distances of its sides."""
     count = len(objects)
     here = torch.zeros(count, cells, cells, device=objects.device)
     kinds = torch.zeros(count, cells, cells, dtype=torch.long, device=objects.device)
@@ -98,7 +98,7 @@ def detections(said: Tensor, keep: int = 20) -> Tensor:
     """The likeliest boxes of each picture as (likelihood, class, left, top, right, bottom), each object once."""
     count, cells = said.shape[:2]
     likely = said[..., 0].sigmoid()
-    # Of neighbouring cells only the likeliest speaks.
+    # Among neighbouring cells only the likeliest counts.
     best = nn.functional.max_pool2d(likely[:, None], 3, 1, 1)[:, 0]
     likely = torch.where(likely == best, likely, torch.zeros_like(likely)).flatten(1)
     score, index = likely.topk(min(keep, likely.shape[1]))
@@ -110,7 +110,7 @@ def detections(said: Tensor, keep: int = 20) -> Tensor:
 
 
 def overlap(first: Tensor, second: Tensor) -> Tensor:
-    """The area that two boxes share over the area of both; all of the first with all of the second."""
+    """Intersection over union, of all first boxes with all second ones."""
     low = torch.maximum(first[:, None, :2], second[None, :, :2])
     high = torch.minimum(first[:, None, 2:], second[None, :, 2:])
     shared = (high - low).clamp_min(0).prod(-1)
@@ -119,7 +119,7 @@ def overlap(first: Tensor, second: Tensor) -> Tensor:
 
 
 def average_precision(claims: list[tuple[float, bool]], objects: int) -> float:
-    """The area under precision over recall; precision as the best at this recall or a larger one."""
+    """The area under the precision-recall curve; precision is the best at this recall or a larger one."""
     hits, area, precisions = 0, 0.0, []
     for rank, (_, right) in enumerate(sorted(claims, reverse=True), 1):
         hits += right
@@ -132,7 +132,7 @@ def average_precision(claims: list[tuple[float, bool]], objects: int) -> float:
 
 
 def mean_average_precision(model: nn.Module, world: World, held_back: list[Tensor]) -> dict[str, float]:
-    """mAP at an overlap of one half, over all ranks' parts of what was held back."""
+    """mAP at an overlap of one half, over all ranks' parts of the validation data."""
     claims: list[list[tuple[float, bool]]] = [[] for _ in range(CLASSES)]
     counts = torch.zeros(CLASSES)
     with torch.no_grad():
@@ -152,7 +152,7 @@ def mean_average_precision(model: nn.Module, world: World, held_back: list[Tenso
 
 
 def matched(found: Tensor, wanted: Tensor) -> list[tuple[float, bool]]:
-    """Each claim with whether it is right; an object can be found once, by the likeliest claim."""
+    """Each detection and whether it is right; an object counts once, for the likeliest detection."""
     claims, taken = [], set()
     shared = overlap(found[:, 2:], wanted) if len(wanted) else torch.zeros(len(found), 1)
     for number in found[:, 0].argsort(descending=True).tolist():

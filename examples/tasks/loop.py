@@ -1,4 +1,4 @@
-"""The training loop that the tasks of this folder share: data parallel, resumable, with its figures."""
+"""The training loop that the tasks of this folder share: data parallel, resumable, with throughput figures."""
 
 import argparse
 import json
@@ -49,7 +49,7 @@ def positive(text: str) -> int:
 def train(
     args: argparse.Namespace, world: World, model: nn.Module, data: TensorDataset, loss: Loss, evaluate: Evaluate
 ) -> dict[str, float]:
-    """Train to the end, from the last checkpoint on if there is one; returns the figures of the last evaluation."""
+    """Train to the end, from the last checkpoint if there is one; returns the figures of the last evaluation."""
     run = Run.get_context()
     model.to(world.device)
     network: nn.Module = model
@@ -119,7 +119,7 @@ def train(
             checkpointer.save(progress["step"], progress)
     if checkpointer is not None:
         checkpointer.close()
-    # Of an earlier attempt, where this one found nothing left to do.
+    # Figures of an earlier attempt, if this one found nothing left to do.
     rates, figures = throughput.total(world), progress["figures"]
     if world.rank == 0:
         args.out.mkdir(parents=True, exist_ok=True)
@@ -132,7 +132,7 @@ def train(
 
 
 class Together(Dataset[list[Tensor]]):
-    """All samples as tensors on the device, which they fit on; a batch is taken out of them at once."""
+    """All samples as tensors on the device, where they fit; a whole batch is taken at once."""
 
     def __init__(self, tensors: list[Tensor]) -> None:
         self._tensors = tensors
@@ -143,14 +143,14 @@ class Together(Dataset[list[Tensor]]):
 
 
 def start(args: argparse.Namespace) -> World:
-    """Meet the other ranks, with the same weights to begin with."""
+    """Join the other ranks, and seed so that all begin with the same weights."""
     world = join()
     torch.manual_seed(args.seed)
     return world
 
 
 def shares(tensors: list[Tensor], world: World, size: int) -> Any:
-    """This rank's part of what is evaluated, in batches."""
+    """This rank's part of the evaluation data, in batches."""
     mine = [tensor[world.rank :: world.size] for tensor in tensors]
     for begin in range(0, len(mine[0]), size):
         yield [tensor[begin : begin + size].to(world.device) for tensor in mine]

@@ -12,7 +12,7 @@ CLASSES = ("background", "circle", "square", "triangle")
 
 
 def pictures(count: int, size: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Made-up pictures with two to four shapes on a noisy ground, and the class of every pixel."""
+    """Synthetic pictures with two to four shapes on a noisy background, and the class of every pixel."""
     random = torch.Generator().manual_seed(seed)
     rows, columns = torch.meshgrid(torch.arange(size), torch.arange(size), indexing="ij")
     images = torch.rand(count, 3, 1, 1, generator=random) * 0.4 + 0.15 * torch.randn(
@@ -45,7 +45,7 @@ def two_convolutions(channels_in: int, channels_out: int) -> nn.Sequential:
 
 
 class UNet(nn.Module):
-    """Down to an eighth of the size and up again; each level also sees what its way down saw."""
+    """Down to an eighth of the size and up again; each level up also gets the features of its level down."""
 
     def __init__(self, width: int = 16, num_classes: int = len(CLASSES)) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class UNet(nn.Module):
 
 
 def mean_iou(model: nn.Module, world: World, held_back: list[Tensor]) -> dict[str, float]:
-    """Of each class, the pixels that are rightly so called among all that are so or called so; their mean."""
+    """The mean over classes of intersection over union."""
     confusion = torch.zeros(len(CLASSES), len(CLASSES), dtype=torch.long)
     with torch.no_grad():
         for images, masks in shares(held_back, world, 64):

@@ -1,7 +1,7 @@
 """Classifies lines of text with a small Transformer, from a file with a label and a text in each line.
 
-The tokenizer is learned from the same file: pairs of neighbours that occur most often become one token, as in byte-pair
-encoding. Without --data the script writes itself a file of made-up reviews, in which "not" turns the meaning around.
+The tokenizer is learned from the same file: the most frequent pairs of neighbours become one token, as in byte-pair
+encoding. Without --data the script writes a file of synthetic reviews, in which "not" reverses the meaning.
 """
 
 import itertools
@@ -26,7 +26,7 @@ THINGS = ["plot", "acting", "music", "ending", "dialogue", "pace", "cast", "came
 
 
 def made_up(path: Path, count: int, seed: int) -> None:
-    """Reviews whose label is what most of their clauses say, negations counted."""
+    """Write reviews whose label is the opinion of most of their clauses, with negations."""
     source = random.Random(seed)
     with path.open("w", encoding="utf-8") as file:
         for _ in range(count):
@@ -41,7 +41,7 @@ def made_up(path: Path, count: int, seed: int) -> None:
 
 
 class Tokenizer:
-    """Words as pieces that occur often; a piece that begins a word carries a mark."""
+    """Splits words into frequent pieces; a piece that begins a word has a mark."""
 
     def __init__(self, texts: list[str], size: int) -> None:
         words = Counter(word for text in texts for word in self._words(text))
@@ -96,7 +96,7 @@ def merged(spelling: tuple[str, ...], pair: tuple[str, str]) -> tuple[str, ...]:
 
 
 class Classifier(nn.Module):
-    """An encoder of a few layers; the first place, which every text begins with, says the class."""
+    """An encoder of a few layers; the output of the first token, the same in every text, gives the class."""
 
     def __init__(self, tokens: int, classes: int, width: int, layers: int, longest: int) -> None:
         super().__init__()
@@ -121,7 +121,7 @@ def read(path: Path) -> tuple[list[str], list[str]]:
 
 
 def encoded(texts: list[str], tokenizer: Tokenizer, longest: int) -> Tensor:
-    """Texts as numbers, each as long as the longest, or cut where that is more than the model takes."""
+    """Texts as numbers, padded to the longest one, or cut to the length that the model takes."""
     rows = [torch.tensor(tokenizer(text)[:longest]) for text in texts]
     return nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD)
 
@@ -147,7 +147,7 @@ def main() -> None:
     world = start(args)
     path = args.data
     if path is None:
-        # Every rank makes the same file of its own.
+        # Every rank makes its own copy of the same file.
         path = Path(f"reviews_{world.rank}.tsv")
         made_up(path, args.lines, args.seed)
     labels, texts = read(path)

@@ -1,4 +1,4 @@
-"""Makes up dark and bright pictures to train and to score with, each a file of numbers; their names tell them apart."""
+"""Makes dark and bright pictures to train and score with, each a file of numbers; their names give the class."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What `muster score` calls: once for the model, then for each handful of files."""
+"""The script of `muster score`: called once to load the model, then for each mini-batch of files."""
 
 import os
 from pathlib import Path

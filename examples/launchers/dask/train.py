@@ -1,4 +1,4 @@
-"""Dask over all ranks: rank 0 has the scheduler and asks, the others work; least squares by gradient descent."""
+"""Dask over all ranks: rank 0 runs the scheduler and the client, the others work; least squares by gradient descent."""
 
 import asyncio
 import hashlib
@@ -15,7 +15,7 @@ rank, world_size = world.Get_rank(), world.Get_size()
 
 
 async def work(address: str) -> None:
-    """Serve until the scheduler goes away."""
+    """Work until the scheduler ends."""
     async with Worker(address, nthreads=1, name=f"rank-{rank}", dashboard=False) as worker:
         await worker.finished()
 

@@ -17,7 +17,7 @@ def main() -> None:
     parser.add_argument("--local_rank", type=int, help="DeepSpeed's own launcher passes it")
     args = parser.parse_args()
 
-    # Finds the ranks in the variables of PyTorch, or asks MPI; there it would take port 29500, whoever else has it.
+    # Finds the ranks in PyTorch's variables, or asks MPI; with MPI it would use port 29500 even if it is taken.
     deepspeed.init_distributed(distributed_port=int(os.environ["MASTER_PORT"]))
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 1))

@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def fingerprint(model: nn.Module) -> str:
-    """Of the whole weights, which all ranks gather: the same on two ranks if they are the same."""
+    """A fingerprint of the gathered weights: the same on two ranks if their weights are the same."""
     weights = torch.cat([parameter.full_tensor().detach().cpu().flatten() for parameter in model.parameters()])
     return hashlib.sha256(weights.numpy().tobytes()).hexdigest()[:12]
 

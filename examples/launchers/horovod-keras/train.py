@@ -1,4 +1,4 @@
-"""Keras `fit` with Horovod. Horovod 0.28 knows Keras 2, whose current name is tf_keras."""
+"""Keras `fit` with Horovod. Horovod 0.28 supports Keras 2, whose current name is tf_keras."""
 
 import hashlib
 import sys

@@ -18,7 +18,7 @@ def main() -> None:
     dist.init_process_group("nccl" if on_gpu else "gloo")
     rank, world_size = dist.get_rank(), dist.get_world_size()
 
-    # Keras makes its variables on the device that is current for it.
+    # Keras creates its variables on its current device.
     with keras.device(str(device)):
         model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(32, activation="relu"), keras.layers.Dense(1)])
     network = DistributedDataParallel(model)

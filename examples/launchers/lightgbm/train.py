@@ -1,4 +1,4 @@
-"""LightGBM over all ranks: each listens on a port of its own, and all of them know every address."""
+"""LightGBM over all ranks: each listens on its own port, and all of them know every address."""
 
 import hashlib
 import os
@@ -13,7 +13,7 @@ rank, world_size = world.Get_rank(), world.Get_size()
 hosts = os.environ["AZ_BATCH_HOST_LIST"].split(",")
 
 with socket.socket() as free:
-    # Ranks that share a host ask at the same time; a port that is held open here cannot be given to another.
+    # Ranks on the same host ask for ports at the same time; one that is held open cannot be given to another rank.
     free.bind(("", 0))
     world.Barrier()
     port = free.getsockname()[1]

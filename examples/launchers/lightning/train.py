@@ -1,4 +1,4 @@
-"""A LightningModule; the Trainer starts the processes of its node, or finds them started."""
+"""A LightningModule; the Trainer starts the processes of its node unless they are already running."""
 
 import argparse
 import hashlib

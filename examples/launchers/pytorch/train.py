@@ -30,7 +30,7 @@ def main() -> None:
     optimizer = torch.optim.Adam(network.parameters(), lr=0.01)
     run = Run.get_context()
 
-    data = torch.Generator().manual_seed(rank)  # every rank has data of its own
+    data = torch.Generator().manual_seed(rank)  # every rank has its own data
     losses = []
     for step in range(args.steps):
         x = torch.randn(64, 8, generator=data).to(device)

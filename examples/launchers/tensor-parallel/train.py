@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def fingerprint(model: nn.Module) -> str:
-    """Of the whole weights, which all ranks gather: the same on two ranks if they are the same."""
+    """A fingerprint of the gathered weights: the same on two ranks if their weights are the same."""
     whole = [p.full_tensor() if isinstance(p, DTensor) else p for p in model.parameters()]
     weights = torch.cat([weight.detach().cpu().flatten() for weight in whole])
     return hashlib.sha256(weights.numpy().tobytes()).hexdigest()[:12]

@@ -53,7 +53,7 @@ def coordinate(resolver: tf.distribute.cluster_resolver.ClusterResolver, checkpo
 
 
 def evaluate(checkpoints: Path) -> None:
-    """The evaluator: takes no part in training, and looks at what was saved."""
+    """The evaluator: takes no part in training, and evaluates saved checkpoints."""
     variables = model_variables()
     tf.train.Checkpoint(**variables).read(wait_for(checkpoints / "ready").read_text()).assert_consumed()
     loss = float(loss_of(variables, tf.random.normal((256, 8))))

@@ -1,4 +1,4 @@
-"""A small BERT, made from scratch, learns with the Hugging Face Trainer to tell two kinds of sequences apart."""
+"""Trains a small BERT from scratch with the Hugging Face Trainer to tell two kinds of sequences apart."""
 
 import hashlib
 import sys
@@ -24,7 +24,7 @@ class Sequences(Dataset):
         return {"input_ids": self.tokens[index], "labels": self.labels[index]}
 
 
-# All of the Trainer's own arguments can be given. On CPUs it must be told so: it runs each process by itself otherwise.
+# All of the Trainer's own arguments can be given. On CPUs it needs `use_cpu`, or each process trains by itself.
 defaults = {
     "output_dir": "outputs",
     "use_cpu": str(not torch.cuda.is_available()),

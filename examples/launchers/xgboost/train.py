@@ -1,4 +1,4 @@
-"""XGBoost over all ranks: a tracker beside rank 0 brings them together, and each has a share of the rows."""
+"""XGBoost over all ranks: a tracker on rank 0 connects them, and each has a share of the rows."""
 
 import hashlib
 import os
