@@ -1,4 +1,4 @@
-"""Submits any example of this folder with the Python SDK: `python submit.py pytorch/torchrun`."""
+"""Every example of this folder through the Python SDK: `python submit.py pytorch/torchrun`."""
 
 import argparse
 import shlex

@@ -1,8 +1,8 @@
 """Expert parallel: after each block a router sends every token to one of several experts, which lie on different ranks.
 
-Each rank has a part of the batch and of the experts. Tokens are sent to the rank of their expert, and its output is
-sent back: two all-to-all exchanges forward, and two backward. All other weights are the same on every rank, as in data
-parallel training.
+Each rank has a part of the batch and of the experts. Tokens travel to the rank of their expert, and what it says about
+them travels back: two exchanges of all with all (all-to-all) forward, and two backward. All other weights are the same
+on every rank, as in data parallel.
 """
 
 import argparse

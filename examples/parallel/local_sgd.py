@@ -1,8 +1,8 @@
 """Local updates (DiLoCo): each rank trains by itself for --every steps, then all take a step together.
 
-The mean change of their weights is the gradient of that step, for an outer optimizer with Nesterov momentum. Nothing is
-exchanged in between: 1/--every of the traffic, so slow networks suffice. With --every 1 --optimizer sgd --outer-lr 1
---outer-momentum 0 the result is that of one process.
+The mean of how far they went is the gradient of that step, for an outer optimizer with Nesterov momentum. Nothing is
+exchanged in between: 1/--every of the traffic, so that slow networks do. With --every 1 --optimizer sgd --outer-lr 1
+--outer-momentum 0 it is the same as one process.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Two ways at once, on a mesh of ranks: --ways data,tensor or pipeline,tensor or pipeline,data.
 
 Rows of the mesh have --inner ranks, which divide the work in the second way; the rows divide it in the first. The inner
-way communicates most, so it belongs inside a node; the outer one crosses nodes.
+way talks most, so it belongs inside a node; the outer one crosses nodes.
 """
 
 import argparse

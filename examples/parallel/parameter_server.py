@@ -1,4 +1,4 @@
-"""Asynchronous updates: rank 0 keeps the weights; the others push each gradient to it and continue.
+"""Asynchronous updates: rank 0 keeps the weights, the others push gradients to it when they have one and go on.
 
 No worker waits for the others, unless it is more than --staleness steps ahead of the slowest. With a bound of 0 all
 wait for all in every step, and the result is that of one process. --hiccups makes workers pause now and then, as busy

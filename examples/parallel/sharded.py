@@ -1,6 +1,6 @@
 """Fully sharded data parallel (FSDP2): each rank has a part of the batch and of every weight, gradient and state.
 
-A block is gathered just before it is used and freed after it; its gradients are summed and split again at once.
+A block is gathered just before it is used and let go after it; its gradients are summed and divided again at once.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Tensor parallel: every rank has some columns or rows of each matrix, and all work on the same batch.
 
 A block needs the other ranks twice forward (after attention, after the two layers) and twice backward. With --sequence
-the normalisation in between is also split, along the text, so that no rank keeps the activations of all tokens there.
+the normalisation between is divided too, along the text, so that no rank keeps the activations of all tokens there.
 """
 
 import argparse

@@ -1,7 +1,7 @@
-"""Finds circles, squares and triangles with a small single-stage detector: a box and a class for each.
+"""Finds circles, squares and triangles with a small single-stage detector: for each its box and its class.
 
-Every cell of a coarse grid predicts whether the middle of an object is in it, the object's class, and the distances to
-the four sides of its box; there are no anchors and no second stage.
+Every cell of a coarse grid says whether the middle of an object lies in it, of which class it is, and how far the four
+sides of its box are away; there are no anchors and no second stage.
 """
 
 import torch

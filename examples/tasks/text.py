@@ -1,7 +1,7 @@
 """Classifies lines of text with a small Transformer, from a file with a label and a text in each line.
 
-The tokenizer is learned from the same file: the most frequent pairs of neighbours become one token, as in byte-pair
-encoding. Without --data the script writes a file of synthetic reviews, in which "not" reverses the meaning.
+The tokenizer is learned from the same file: pairs of neighbours that occur most often become one token, as in byte-pair
+encoding. Without --data the script writes itself a file of made-up reviews, in which "not" turns the meaning around.
 """
 
 import itertools
