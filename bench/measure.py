@@ -58,7 +58,7 @@ def temporary_workspace() -> Iterator[Workspace]:
 
 
 def _wait_for_end(folder: Path) -> None:
-    """The server takes its agents along; a benchmark leaves nothing behind even where that fails."""
+    """Wait until the server has ended with its agents; end what is left even if that fails."""
     deadline = time.monotonic() + 20
     while (left := processes_of(folder)) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -99,7 +99,7 @@ def log_lines(client: Client, run: RunView) -> list[list[str]]:
 
 
 def interleave(rounds: int, ways: Mapping[str, Callable[[], float]]) -> dict[str, list[float]]:
-    """Measure every way once per round, so that what else the machine does hits all of them; one round warms up."""
+    """Measure every way once per round, so that other load affects all of them; one round is for warming up."""
     samples: dict[str, list[float]] = {name: [] for name in ways}
     for number in range(rounds + 1):
         for name, measure in ways.items():

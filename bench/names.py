@@ -72,7 +72,7 @@ def main() -> None:
 
 
 def make_files(folder: Path, count: int) -> None:
-    """Many names for a few contents: links take no room of their own."""
+    """Make many names for a few contents: hard links take no space."""
     contents = folder.parent / "contents"
     contents.mkdir()
     for number in range(CONTENTS):

@@ -137,7 +137,7 @@ def signed_in(workspace: Workspace, browser: Browser) -> Page:
 
 
 def first_page(page: Page, url: str) -> float:
-    """From nothing in the browser but its session to rows on the screen."""
+    """From a browser with only a session to rows on the screen."""
     page.context.new_cdp_session(page).send("Network.clearBrowserCache")
     page.goto("about:blank")
     began = time.perf_counter()
@@ -174,7 +174,7 @@ def metric_delays(workspace: Workspace, page: Page, url: str, rounds: int) -> li
 
 
 def cpu_of(workspace: Workspace, portals: int) -> float:
-    """The share of a core that the server takes while a run logs ten times a second, and so many tables are open."""
+    """The share of a core that the server uses while a run logs ten times a second and `portals` tables are open."""
     client = workspace.client
     logging = "for n in range(250): Run.get_context().log('loss', 1 / (n + 1)); time.sleep(0.1)"
     script = f"import time\nfrom muster import Run\n{logging}"
@@ -199,7 +199,7 @@ def cpu_of(workspace: Workspace, portals: int) -> float:
 
 
 def watch(host: str, token: str, ended: threading.Event) -> None:
-    """What an open table of runs asks for."""
+    """The requests of an open table of runs."""
     connection, tag = HTTPConnection(host), ""
     ended.wait(random.random() * LIVE_S)
     while not ended.is_set():

@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def compared(other: Path, count: int, rounds: int) -> list[Figure]:
-    """The server's processor time per job, here and in another checkout."""
+    """The server's CPU time per job, here and in another checkout."""
     folders = {"this": Path(__file__).parents[1], "other": other}
     ways = {name: lambda folder=folder: measured_in(folder, count) for name, folder in folders.items()}
     samples = interleave(rounds, ways)
@@ -66,7 +66,7 @@ def compared(other: Path, count: int, rounds: int) -> list[Figure]:
 
 
 def measured_in(folder: Path, count: int) -> float:
-    """By a process of its own that imports the checkout; the script is this one, whatever the checkout has."""
+    """Measure in a process that imports the checkout; the script is this one, whatever the checkout has."""
     paths = os.pathsep.join((str(folder / "src"), str(folder)))
     command = [sys.executable, __file__, "--processor-time", str(count)]
     done = subprocess.run(command, cwd=folder, env=os.environ | {"PYTHONPATH": paths}, capture_output=True, check=True)
@@ -74,7 +74,7 @@ def measured_in(folder: Path, count: int) -> float:
 
 
 def processor_ms(count: int) -> float:
-    """Jobs one after another, after some that warm up; older checkouts answer with dictionaries."""
+    """CPU time of jobs one after another, after a few to warm up; older checkouts answer with dictionaries."""
     with temporary_workspace() as workspace:
         run_all(workspace, 50)
         health = workspace.client.health()
@@ -95,7 +95,7 @@ def run_all(workspace: Workspace, count: int) -> None:
 
 
 def bare_loop(folder: Path, count: int) -> float:
-    """Each job: a row, its start, its end, each one a durable commit; its log in a file."""
+    """For each job a row, its start and its end, each as a durable commit, and its log in a file."""
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         database = sqlite3.connect(Path(scratch) / "jobs.db", isolation_level=None)
         database.execute("PRAGMA journal_mode=WAL")

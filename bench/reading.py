@@ -113,7 +113,7 @@ def deliver(workspace: Workspace, run_id: str, ranks: int) -> None:
 
 
 def an_ended_run(workspace: Workspace) -> str:
-    """A run that printed nothing, and so has room for what a bench puts there."""
+    """An ended run without output, to whose logs a benchmark can add."""
     run_id = workspace.client.submit(JobSpec(command=("true",)), python=sys.executable).id
     return wait_for_run(workspace.client, run_id).id
 
@@ -141,7 +141,7 @@ def command(workspace: Workspace, arguments: list[str], expected: str) -> float:
 
 
 def processor_s(workspace: Workspace, arguments: list[str], expected: str) -> float:
-    """What a command and its server take of a processor, however many others want one too."""
+    """The CPU time of a command and its server, whatever else runs on the machine."""
     server = psutil.Process(workspace.client.health().pid)
     before = _used_s(server)
     command(workspace, arguments, expected)

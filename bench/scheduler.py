@@ -53,10 +53,10 @@ def main() -> None:
 
 
 def passes(rounds: int) -> list[Figure]:
-    """A full pass, from what the server holds in memory: the queue is there, the nodes are counted anew.
+    """A full pass on what the server holds in memory: the queue is kept, the nodes are counted again.
 
-    Nobody declares a limit but a few; every length is an estimate, made before for those that wait and in the pass
-    for those that run. The time of the processor counts, not that of others on the same machine.
+    Only a few jobs have a time limit; every length is an estimate, made before the pass for queued jobs and in the pass
+    for running ones. CPU time is measured, so that other load on the machine does not count.
     """
     found = []
     for share in (0.0, 0.5, 0.9, 1.0):
@@ -119,7 +119,7 @@ def learned(dice: random.Random) -> Estimates:
 
 
 def estimating(seed: int) -> float:
-    """What a new server estimates for a long queue, once."""
+    """The estimates that a new server makes once for a long queue."""
     known = learned(random.Random(seed))
     began = time.perf_counter()
     for index in range(10_000):
@@ -128,7 +128,7 @@ def estimating(seed: int) -> float:
 
 
 def months(is_quick: bool) -> list[Figure]:
-    """The made-up month under four policies."""
+    """The synthetic month under four policies."""
     month = Month(num_jobs=5000, num_nodes=50) if is_quick else Month()
     jobs = make_jobs(month)
     policies = (MUSTER, WITHOUT_LIMITS, FIFO, SHORTEST)

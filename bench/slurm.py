@@ -109,7 +109,7 @@ def by_muster(workspace: Workspace, site: SlurmSite) -> float:
 
 
 def by_array(site: SlurmSite, count: int) -> float:
-    """So many tasks that each start Python once."""
+    """An array of `count` tasks that each start Python once."""
     command = ["sbatch", "--parsable", "-p", "batch", f"--array=1-{count}", "--output=/dev/null", "--wrap"]
     began = time.monotonic()
     subprocess.run([*command, f"srun {sys.executable} -c pass"], check=True, capture_output=True, cwd="/")
@@ -118,7 +118,7 @@ def by_array(site: SlurmSite, count: int) -> float:
 
 
 def by_runs(workspace: Workspace, count: int, cluster: str) -> tuple[float, float]:
-    """So many runs that each start Python once: until the last has ended, and until all were submitted."""
+    """`count` runs that each start Python once: the time until the last has ended, and until all were submitted."""
     spec = make_spec({"command": f"{sys.executable} -c pass", "compute": cluster, "resources": {"gpus_per_node": 0}})
     began = time.monotonic()
     views = submit_many(workspace.client, [spec] * count, workspace.folder, python=sys.executable)
@@ -177,7 +177,7 @@ def _times(printed: str) -> list[str]:
 
 
 def _wait_until_idle(site: SlurmSite, patience_s: float = _PATIENCE_S) -> None:
-    """The next way finds the same empty nodes."""
+    """Wait until the nodes are empty, so that the next measurement begins alike."""
     deadline = time.monotonic() + patience_s
     while site.command("squeue", "-h") and time.monotonic() < deadline:
         time.sleep(0.05)

@@ -107,7 +107,7 @@ def main() -> None:
 def judged(
     of: Callable[[int], tuple[int | None, bool, str]], rounds: int
 ) -> tuple[list[float], list[float], int | None]:
-    """Of each round the seconds of a core and those on the clock, and the rank that is named."""
+    """For each round the CPU seconds and those on the clock, and the rank that is named."""
     with tempfile.TemporaryDirectory(prefix="muster-bench-") as folder:
         streams = Streams(Path(folder))
         rows = []

@@ -133,7 +133,7 @@ class ResumableSampler:
         return self.epoch + 1 - (self._left() - step * self.batch_size * self.world_size) / self.length
 
     def restore(self, state: SamplerState) -> None:
-        """Continue from a saved position; the remaining samples are split anew."""
+        """Continue from a saved position; the remaining samples are split again."""
         if not isinstance(state, Mapping) or not SamplerState.__required_keys__ <= state.keys():
             raise TypeError(
                 f"{state!r} is no position: give what `state()` returned, from the progress of a checkpoint"

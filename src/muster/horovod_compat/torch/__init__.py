@@ -1,4 +1,4 @@
-"""`horovod.torch` on torch.distributed: gloo for tensors on CPUs, nccl where each rank has a GPU of its own."""
+"""`horovod.torch` on torch.distributed: gloo for tensors on CPUs, nccl if each rank has its own GPU."""
 
 from ..common.exceptions import HorovodInternalError
 from ..reduction import Adasum, Average, Max, Min, Product, Sum

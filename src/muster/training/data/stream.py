@@ -128,7 +128,7 @@ class Stream:
         return {"epoch": self.epoch, "remaining": remaining, "order": self._order}
 
     def restore(self, state: StreamState) -> None:
-        """Continue from a saved position; the rest of the epoch is split anew."""
+        """Continue from a saved position; the rest of the epoch is split again."""
         if state["order"] != self._order:
             raise ValueError(
                 f"the checkpoint's position is in another order ({state['order']}) than this data has with this "
