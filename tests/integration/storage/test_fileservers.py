@@ -167,7 +167,7 @@ def test_a_second_fill_fetches_what_changed_and_the_size_is_a_limit(
     servers.fill("pictures", "azureml://datastores/blob/paths/set")
     found = servers.until_filled("pictures", "azureml://datastores/blob/paths/set", "")
     assert found.progress.state == "failed"
-    assert "may hold 1,000,000" in found.progress.text and "resize" in found.progress.next
+    assert "may hold 1.0 MB" in found.progress.text and "resize" in found.progress.next
     with pytest.raises(JobError, match="out of range"):
         servers.resize("pictures", 1)
     servers.resize("pictures", 10_000_000)
